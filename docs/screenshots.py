@@ -130,7 +130,7 @@ async def _hex(stage: Stage) -> None:
 
 async def _search(stage: Stage) -> None:
     await stage.press("slash")
-    await stage.press(*"v17", "enter", sees="v17")
+    await stage.press(*"v17", "enter", sees=", complete")
 
 
 async def _verify(stage: Stage) -> None:

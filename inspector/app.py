@@ -52,7 +52,7 @@ COLOURLESS = ("vt100", "vt102", "vt220", "dumb")
 
 
 class Warnings(logging.Handler):
-    """What the library would write to the terminal, which is taken, is told by the application; each thing once."""
+    """Shows what the library would write to the terminal, which is taken; each message once."""
 
     def __init__(self, app: InspectorApp) -> None:
         super().__init__(logging.WARNING)
@@ -60,7 +60,7 @@ class Warnings(logging.Handler):
         self._told: set[str] = set()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """From whichever thread."""
+        """Show a message of the library, each once, from whichever thread."""
         message = text.printable(record.getMessage())
         if message not in self._told:
             self._told.add(message)
@@ -76,7 +76,7 @@ class Start:
 
 
 class InspectorApp(App[None]):
-    """See above. The list of partitions is there where the model is of a data directory."""
+    """The application. It has a list of partitions if the model is of a data directory."""
 
     CSS_PATH = "app.tcss"
     TITLE = "kafkalog"
@@ -102,7 +102,7 @@ class InspectorApp(App[None]):
         self.typed: asyncio.Queue[events.Key] = asyncio.Queue()
 
     def get_default_screen(self) -> Screen[None]:
-        """The first screen is the only one that is made before it is wanted."""
+        """Return the first screen, the only one that is made before it is wanted."""
         if self.session.has_topics:
             from .screens.topics import TopicsScreen
 
@@ -129,7 +129,7 @@ class InspectorApp(App[None]):
             self.notify("\n".join(mistakes), title="config file", severity="warning", timeout=10, markup=False)
 
     def _import_jobs(self) -> None:
-        """In a thread, so that the first key that begins a job does not wait for it."""
+        """Import the jobs in a thread, so that the first key that begins one does not wait for it."""
         self.run_worker(self.session.desk(import_module, ".jobs.runs", __package__), exit_on_error=False)
 
     def _use_theme(self) -> list[str]:
@@ -205,7 +205,7 @@ class InspectorApp(App[None]):
                 await handled.wait()
 
     def action_press(self, name: str) -> None:
-        """A click at a key in the last line."""
+        """Press the key of an action, after a click at it in the last line."""
         for active in self.screen.active_bindings.values():
             if active.binding.id == name:
                 self.simulate_key(active.binding.key)
@@ -231,7 +231,7 @@ class InspectorApp(App[None]):
         self.action_command_palette()
 
     def action_command_palette(self) -> None:
-        """Textual's list of commands ends in an error where it has no line to itself."""
+        """Open Textual's list of commands, which ends in an error where it has no line to itself."""
         if self.size.height < PALETTE_LINES:
             self.notify("the terminal is too low for the palette", timeout=2)
         else:
@@ -244,7 +244,7 @@ class InspectorApp(App[None]):
             self.push_screen(HelpScreen(self.session.settings.keymap, self._possible(self.screen)))
 
     def action_time_zone(self) -> None:
-        """UTC, local time, ms, by turns."""
+        """Show times in UTC, in local time, as ago, and in ms, by turns."""
         times = self.session.times
         times.zone = TIME_ZONES[(TIME_ZONES.index(times.zone) + 1) % len(TIME_ZONES)]
         for screen in self.screen_stack:
@@ -252,7 +252,7 @@ class InspectorApp(App[None]):
                 screen.times_changed()
 
     def handle_bindings_clash(self, clashed_bindings: set[Binding], node: DOMNode) -> None:  # noqa: ARG002
-        """Told once: two actions of the keymap have one key."""
+        """Report once that two actions of the keymap have one key."""
         names = sorted(str(binding.id) for binding in clashed_bindings)
         told = f"keymap: {', '.join(names)}: the key is another action's too"
         if told not in self._clashes:
@@ -260,7 +260,7 @@ class InspectorApp(App[None]):
             self.notify(told, title="config file", severity="warning", markup=False)
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
-        """The palette: all that keys do here, and the views."""
+        """Yield the commands of the palette: all that keys do here, and the views."""
         yield SystemCommand("Theme", "choose a theme", self.action_change_theme)
         for name, command in _COMMANDS.items():
             if name in self._possible(screen):
@@ -277,7 +277,19 @@ _COMMANDS = _commands()
 
 
 def run(path: Path, settings: Settings) -> int:
-    """Opens `path` and shows it until the user leaves; the exit code. NotALogError, OSError: it cannot be opened."""
+    """Show what is at a path until the user leaves.
+
+    Args:
+        path: A data directory, a partition or a segment file.
+        settings: The settings of the config file.
+
+    Returns:
+        The exit code.
+
+    Raises:
+        NotALogError: The path holds no log.
+        OSError: The path was not opened.
+    """
     from .model.model import Model
 
     if os.environ.get("TERM", "") in COLOURLESS:

@@ -33,13 +33,13 @@ _LABEL = 16
 
 
 def has_blocks() -> bool:
-    """Whether the terminal is known to draw block characters."""
+    """Return whether the terminal is known to draw block characters."""
     encoding = (getattr(sys.__stdout__, "encoding", None) or "ascii").lower().replace("-", "")
     return os.environ.get("TERM", "") not in PLAIN_TERMINALS and encoding == "utf8"
 
 
 def report(state: Totals, times: Times, width: int, *, blocks: bool = False) -> list[str]:
-    """All of the statistics, as lines; side by side where there is room."""
+    """Return all statistics as lines, side by side where there is room."""
     if width < WIDE:
         return [
             *_over_time(state, times, width, blocks),
@@ -77,7 +77,7 @@ def _over_time(state: Totals, times: Times, width: int, blocks: bool) -> list[st
 
 
 def fitted(line: str, width: int) -> str:
-    """In exactly so many cells of the terminal; … where something was cut off."""
+    """Return a line in exactly so many cells of the terminal; … where something was cut off."""
     used = 0
     for i, character in enumerate(line):
         cells = 0 if combining(character) else 2 if east_asian_width(character) in "WF" else 1
@@ -88,13 +88,13 @@ def fitted(line: str, width: int) -> str:
 
 
 def _piece(count: int, highest: int, row: int, blocks: bool) -> str:
-    """The part of a column that is in a row; whatever is not nothing is seen."""
+    """Return the part of a column that is in a row; whatever is not nothing is seen."""
     eighths = max(1, round(count * HEIGHT * 8 / highest)) if count else 0
     return (BLOCKS if blocks else PLAIN_BLOCKS)[max(0, min(8, eighths - row * 8))]
 
 
 def bar(share: float, width: int, *, blocks: bool = False) -> str:
-    """So much of the width; whatever is not nothing is seen."""
+    """Return a bar over a share of the width; whatever is not nothing is seen."""
     length = max(1, round(share * width)) if share > 0 else 0
     return (("█" if blocks else "#") * min(width, length)).ljust(width)
 
@@ -117,7 +117,7 @@ def _sizes(state: Totals, width: int, blocks: bool) -> list[str]:
 
 
 def _short(size: int) -> str:
-    """Powers of two, and one less: 4Ki, 4095."""
+    """Format a power of two, or one less: 4Ki, 4095."""
     for unit in ("", "Ki", "Mi", "Gi"):
         if size < 1024 or size % 1024:
             return (

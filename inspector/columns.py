@@ -86,15 +86,15 @@ def topics(times: Times) -> list[Shown[TopicRow]]:
     """Return the columns for the partitions."""
     return [
         Shown(
-            "PARTITION", 22, lambda row: text.printable(row.name), lambda row: (row.topic, row.partition, row.name),
+            "PARTITION", 16, lambda row: text.printable(row.name), lambda row: (row.topic, row.partition, row.name),
             share=1, keeps_end=True,
         ),
         _number("BYTES", 10, lambda row: row.bytes, text.size),
         Shown("RECORDS", 11, _records_of_topic, lambda row: row.offsets, right=True),
         Shown("HEALTH", 10, lambda row: row.health.partition(" ")[0] if row.filled else ""),
         Shown("AGE", 7, lambda row: times.age(row.last_timestamp), lambda row: row.last_timestamp, right=True),
-        _number("RATE", 8, lambda row: row.rate, text.rate, aside=True),
         _number("LOG END", 11, lambda row: row.log_end, aside=True),
+        _number("RATE", 8, lambda row: row.rate, text.rate, aside=True),
         _number("SEGS", 5, lambda row: row.segments, aside=True),
         _number("LOG START", 11, lambda row: row.log_start, aside=True),
         _number("STABLE", 11, lambda row: row.last_stable, aside=True),

@@ -48,7 +48,7 @@ def end_from_outside(exit_with: Callable[[int], object]) -> None:
 
 
 def stop_looking() -> None:
-    """Look no more: the program has ended by itself, and Python is about to restore the default handlers."""
+    """Stop the timer: the program has ended by itself, and Python is about to restore the default handlers."""
     signal.setitimer(signal.ITIMER_REAL, 0)
 
 

@@ -88,7 +88,7 @@ ACTIONS = (
     Action("hex_end", "hex", "end,G", "", "the last byte; goes on following"),
     Action("next_field", "hex", "tab,w", "Field", "the next field"),
     Action("previous_field", "hex", "shift+tab,W", "", "the field's first byte, then the field before"),
-    Action("next_batch", "hex", "J,ctrl+down", "Batch", "the next batch"),
+    Action("next_batch", "hex", "J,ctrl+down", "", "the next batch"),
     Action("previous_batch", "hex", "K,ctrl+up", "", "the batch's first byte, then the batch before"),
     Action("hex_open", "hex", "enter", "Open", "the record that the byte is of, or its batch"),
     Action("filter_topics", "topics", "f,slash", "Filter", "show only names that have the text in them"),
@@ -133,6 +133,8 @@ ACTIONS = (
     Action("quit", "app", "ctrl+q", "Quit", "quit"),
 )
 NAMES = frozenset(action.name for action in ACTIONS)
+# The scopes that are possible in several views; in the help those of one view come before them.
+_GENERAL = ("table", "partition", "screen", "app")
 HELP = {action.name: action.help for action in ACTIONS}
 # The actions that only move a cursor: a held key is handled at once as often as it was repeated.
 MOVES = frozenset(name for name in NAMES if name.startswith(("cursor_", "page_", "half_page_", "map_", "hex_"))) - {
@@ -154,12 +156,12 @@ _SHORT = {
 
 
 def shown(key: str) -> str:
-    """A key as help and footer write it: ? for question_mark, ^q for ctrl+q."""
+    """Return a key as help and footer write it: ? for question_mark, ^q for ctrl+q."""
     return _SHORT.get(key, key).replace("ctrl+", "^")
 
 
 def bindings(*scopes: str) -> list[BindingType]:
-    """The bindings of these scopes, for a class of Textual's."""
+    """Return the bindings of these scopes, for a class of Textual's."""
     return [_binding(action) for action in ACTIONS if action.scope in scopes]
 
 
@@ -182,8 +184,7 @@ def help_lines(keymap: dict[str, str], here: Collection[str] = ()) -> list[tuple
     """
     possible = {action.scope for action in ACTIONS if action.name in here}
     lines = []
-    # Those of a view before those of all tables.
-    for scope in sorted(SCOPES, key=lambda scope: (scope not in possible, scope in ("table", "partition"))):
+    for scope in sorted(SCOPES, key=lambda scope: (scope not in possible, scope in _GENERAL)):
         lines.append((SCOPES[scope], "", ""))
         for action in ACTIONS:
             if action.scope == scope:

@@ -59,10 +59,10 @@ class Row:
 
 
 class Source(Protocol):
-    """Where rows come from."""
+    """A source of rows."""
 
     def rows(self, first: int, count: int) -> Sequence[Row]:
-        """At most `count` rows from `first` on. Called in the thread of the table's desk, where it has one."""
+        """Return at most `count` rows from `first` on. Called in the thread of the table's desk, if it has one."""
         ...
 
 
@@ -73,7 +73,7 @@ class Rows:
         self.all = list(rows)
 
     def rows(self, first: int, count: int) -> Sequence[Row]:
-        """As in `Source`."""
+        """Return at most `count` rows from `first` on."""
         return self.all[first : first + count]
 
 
@@ -122,11 +122,11 @@ class ItemSource(Generic[T]):
         self._marks = marks
 
     def rows(self, first: int, count: int) -> Sequence[Row]:
-        """As in `Source`."""
+        """Return at most `count` rows from `first` on."""
         return [self.row(item) for item in self.read(first, count)]
 
     def row(self, item: T) -> Row:
-        """One of them."""
+        """Return an item as a row."""
         cells = tuple(each.cell(item) for each in self.shown)
         tone, symbol = self._look(item)
         return Row(cells, tone, symbol, () if self._marks is None else self._marks(item, cells))
@@ -140,7 +140,7 @@ class Arranged(Source):
         self.order = order
 
     def rows(self, first: int, count: int) -> Sequence[Row]:
-        """As in `Source`."""
+        """Return at most `count` rows from `first` on."""
         return [row for i in self.order[first : first + count] for row in self.source.rows(i, 1)]
 
 
@@ -168,13 +168,13 @@ class Arranging(Generic[T]):
         self._found: list[tuple[Any, int]] = []
 
     def step(self, first: int, count: int) -> None:
-        """Looks at some rows; in a worker's thread."""
+        """Look at some rows; in a worker's thread."""
         for i, item in enumerate(self._source.read(first, count), first):
             if self._matches(item):
                 self._found.append((self._key(item), i))
 
     def order(self) -> list[int]:
-        """The rows that match, in order; rows with the same key stay as they come."""
+        """Return the rows that match, in order; rows with the same key stay as they come."""
         if self._wanted.column is not None:
             self._found.sort(key=lambda each: each[0], reverse=self._wanted.reverse)
         return [row for _, row in self._found]

@@ -301,7 +301,7 @@ def _why_not_json(data: bytes) -> str:
 
 @lru_cache(maxsize=1)
 def _indented(data: bytes) -> bytes | None:
-    """Indent JSON; None if it is not valid or would become too long. Each display of a value calls it several times."""
+    """Return indented JSON; None if it is not valid or would become too long."""
     try:
         data.decode("utf-8")
         return msgspec.json.format(data, indent=2) if _widened(data) <= PRETTY_BYTES else None

@@ -61,12 +61,12 @@ class Check:
 
 
 def _is_of(place: Path, path: Path) -> bool:
-    """Whether a file is, or is below, a path, or belongs to the segment at a path."""
+    """Return whether a file is, or is below, a path, or belongs to the segment at a path."""
     return place == path or path in place.parents or (place.parent == path.parent and place.stem == path.stem)
 
 
 def _last_change(path: Path) -> float:
-    """When a segment, or one of a partition's, was last written; infinity: unknown."""
+    """Return when a segment, or one of a partition's, was last written; infinity: unknown."""
     try:
         if not path.is_dir():
             return path.stat().st_mtime

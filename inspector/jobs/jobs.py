@@ -15,8 +15,7 @@ from kafkalog.scan.progress import Progress
 from kafkalog.scan.search import ALL_FIELDS, FieldName, Match, Search, pattern
 from kafkalog.scan.statistics import LogStatistics
 from kafkalog.scan.transactions import TransactionScan
-from kafkalog.storage.data_dir.discover import DataDir, LogFile, PartitionDir, discover
-from kafkalog.storage.file_names import segment_files
+from kafkalog.storage.data_dir.discover import discover, log_bytes
 
 Start: TypeAlias = Literal["start", "here", "back"]
 STARTS: tuple[Start, ...] = ("start", "here", "back")
@@ -64,18 +63,8 @@ class VerifyJob:
 def size_of(path: Path) -> int:
     """Return the size of all segments that a check reads; what cannot be looked at counts as 0 bytes."""
     try:
-        return _size(discover(path))
+        return log_bytes(discover(path))
     except (OSError, NotALogError):
-        return 0
-
-
-def _size(place: DataDir | PartitionDir | LogFile) -> int:
-    if isinstance(place, DataDir):
-        return sum(map(_size, place.partitions))
-    try:
-        files = [place.path] if isinstance(place, LogFile) else [path for _, path in segment_files(place.path)]
-        return sum(path.stat().st_size for path in files)
-    except OSError:
         return 0
 
 
@@ -90,7 +79,7 @@ class Wanted:
     start: Start = "start"
 
     def pattern(self) -> re.Pattern[bytes]:
-        """ValueError: no regular expression."""
+        """Return what to search for; ValueError: it is no regular expression."""
         return pattern(self.text, regex=self.regex, case=self.case)
 
     @property
@@ -123,7 +112,7 @@ class SearchJob:
 
 @dataclass(frozen=True, slots=True)
 class StatisticsJob:
-    """Of the partition, or of the segment file, at `path`; says what is known so far."""
+    """The statistics of a partition or a segment file; reports what is known so far."""
 
     path: Path
 
@@ -137,7 +126,7 @@ class StatisticsJob:
 
 @dataclass(frozen=True, slots=True)
 class TransactionsJob:
-    """Of the partition, or of the segment file, at `path`; says how much there is, then what is known so far."""
+    """The transactions of a partition or a segment file; reports the size, then what is known so far."""
 
     path: Path
 

@@ -39,7 +39,7 @@ KEPT = 4
 
 
 class Run(Generic[J]):
-    """See above. state: "failed": see `problem`. seconds: it has taken, so far."""
+    """A job that runs, or has run. state: "failed": see `problem`. seconds: the time it has taken so far."""
 
     kind = ""
 
@@ -60,32 +60,32 @@ class Run(Generic[J]):
 
     @property
     def seconds(self) -> float:
-        """Since it began, or until it ended."""
+        """The seconds since it began, or until it ended."""
         return time.monotonic() - self._began if self._took is None else self._took
 
     @property
     def progress(self) -> Progress:
-        """In bytes."""
+        """The progress in bytes."""
         return Progress(0, 0)
 
     def take(self, frame: Frame) -> None:
-        """What the process has said."""
+        """Take in what the process has said."""
 
     def cancel(self) -> None:
-        """Have it end now; what it has said stays."""
+        """End it now; what it has said stays."""
         if self.is_running:
             self._end("cancelled")
             if self._process is not None:
                 self._process.kill()
 
     async def changed(self) -> None:
-        """Until there is something new, or it has ended."""
+        """Wait until there is something new, or it has ended."""
         self._changed.clear()
         if self.is_running:
             await self._changed.wait()
 
     def begin(self) -> None:
-        """In the thread that looks at it, which has an event loop."""
+        """Start the process; call it in the thread that looks at the run, which has an event loop."""
         self._loop = asyncio.get_running_loop()
         self._began = time.monotonic()
         Thread(target=self._work, name=self.kind, daemon=True).start()
@@ -100,7 +100,7 @@ class Run(Generic[J]):
             self._loop.call_soon_threadsafe(self._hear, Frame(ended=Ended(problem)))
 
     def _listen(self) -> str:
-        """What the process says; and why there is no more of it, where it has not said so itself."""
+        """Hear what the process says, and return why there is no more of it, if it has not said so itself."""
         self._process = process = Process(self.job)
         if not self.is_running:
             process.kill()
@@ -128,7 +128,7 @@ class Run(Generic[J]):
 
 
 class VerifyRun(Run[VerifyJob]):
-    """findings: the first `LISTED`; counts: of all."""
+    """A check. findings: the first `LISTED`; counts: of all."""
 
     kind = "verify"
 
@@ -141,11 +141,11 @@ class VerifyRun(Run[VerifyJob]):
 
     @property
     def progress(self) -> Progress:
-        """In bytes of segments."""
+        """The progress in bytes of segments."""
         return self._progress
 
     def take(self, frame: Frame) -> None:
-        """Findings and progress."""
+        """Take in findings and progress."""
         self.counts.update(finding.severity for finding in frame.items)
         self.findings += frame.items[: LISTED - len(self.findings)]
         self.check.add(frame.items)
@@ -154,7 +154,7 @@ class VerifyRun(Run[VerifyJob]):
 
 
 class SearchRun(Run[SearchJob]):
-    """matches: the first `LISTED`; offsets: of all of them, in the order of the search.
+    """A search. matches: the first `LISTED`; offsets: of all, in the order of the search.
 
     current: the match that was gone to last. on_the_way: the screen has not come there so far.
     """
@@ -172,28 +172,28 @@ class SearchRun(Run[SearchJob]):
 
     @property
     def backwards(self) -> bool:
-        """From high offsets to low ones."""
+        """Whether it goes from high offsets to low ones."""
         return self.job.wanted.start == "back"
 
     @property
     def progress(self) -> Progress:
-        """In bytes of segments."""
+        """The progress in bytes of segments."""
         reached = self.reached
         return Progress(0, 0) if reached is None else Progress(reached.done_bytes, reached.total_bytes)
 
     def take(self, frame: Frame) -> None:
-        """Matches and progress."""
+        """Take in matches and progress."""
         self.matches += frame.items
         self.offsets.extend(frame.offsets)
         self.reached = frame.latest or self.reached
 
     def match_at(self, offset: int) -> Match | None:
-        """The match in the record with that offset, as far as it is listed."""
+        """Return the match in the record with that offset, as far as it is listed."""
         i = self._place(offset, bisect_left)
         return self.matches[i] if i < len(self.matches) and self.matches[i].offset == offset else None
 
     def marked_at(self, offset: int) -> re.Pattern[bytes] | None:
-        """What to mark in the record with that offset.
+        """Return what to mark in the record with that offset.
 
         Of a regular expression, what it has found there: it may itself go back for ever, and all keys with it.
         """
@@ -203,7 +203,7 @@ class SearchRun(Run[SearchJob]):
         return None if match is None else re.compile(re.escape(match.excerpt[slice(*match.excerpt_span)]))
 
     def beside(self, offset: int | None, forwards: bool) -> int | None:
-        """The offset of the next match behind (or before) an offset; None as offset: the first (or last) one."""
+        """Return the offset of the next match after (or before) an offset; None as offset: the first (or last)."""
         if not self.offsets:
             return None
         # In the order of offsets, which is not that of a search that goes back.
@@ -214,7 +214,7 @@ class SearchRun(Run[SearchJob]):
         return self.offsets[i] if 0 <= i < len(self.offsets) else None
 
     def may_find(self, forwards: bool) -> bool:
-        """Whether there may be more matches in that direction, later on."""
+        """Return whether there may be more matches in that direction, later on."""
         return self.is_running and forwards != self.backwards
 
     def _place(self, offset: int, bisect: Callable[..., int]) -> int:
@@ -223,7 +223,7 @@ class SearchRun(Run[SearchJob]):
 
 
 class StatisticsRun(Run[StatisticsJob]):
-    """statistics: what is known so far."""
+    """The run of statistics, with what is known so far."""
 
     kind = "statistics"
 
@@ -233,16 +233,16 @@ class StatisticsRun(Run[StatisticsJob]):
 
     @property
     def progress(self) -> Progress:
-        """In bytes of segments."""
+        """The progress in bytes of segments."""
         return Progress(0, 0) if self.statistics is None else self.statistics.progress
 
     def take(self, frame: Frame) -> None:
-        """The latest."""
+        """Take in the latest state."""
         self.statistics = frame.latest or self.statistics
 
 
 class TransactionsRun(Run[TransactionsJob]):
-    """transactions: what is known so far."""
+    """The run that finds transactions, with those that are known so far."""
 
     kind = "transactions"
 
@@ -253,11 +253,11 @@ class TransactionsRun(Run[TransactionsJob]):
 
     @property
     def progress(self) -> Progress:
-        """In bytes of segments."""
+        """The progress in bytes of segments."""
         return self._progress
 
     def take(self, frame: Frame) -> None:
-        """The latest; at first there is only progress."""
+        """Take in the latest state; at first there is only progress."""
         latest = frame.latest
         if isinstance(latest, Progress):
             self._progress = latest
@@ -275,7 +275,7 @@ class Runs:
         self._runs: OrderedDict[tuple[str, Path], Run[Any]] = OrderedDict()
 
     def start(self, run: R) -> R:
-        """Begins it, and ends what runs of its kind."""
+        """Begin a run, and end what runs of its kind."""
         for (kind, _), other in self._runs.items():
             if kind == run.kind:
                 other.cancel()
@@ -287,22 +287,22 @@ class Runs:
         return run
 
     def end(self, path: Path) -> None:
-        """Ends what runs at a path, or below it."""
+        """End what runs at a path, or below it."""
         for run in self._runs.values():
             if run.job.path == path or path in run.job.path.parents:
                 run.cancel()
 
     def close(self) -> None:
-        """Ends all of them."""
+        """End all runs."""
         for run in self._runs.values():
             run.cancel()
 
     def of(self, kind: type[R], path: Path) -> R | None:
-        """The last of a kind at a path."""
+        """Return the last run of a kind at a path."""
         return cast("R | None", self._runs.get((kind.kind, path)))
 
     def checked(self, path: Path) -> tuple[Checked, str | None]:
-        """What the latest check says of a partition or a segment, and its problem."""
+        """Return what the latest check says of a partition or a segment, and its problem."""
         for run in reversed(self._runs.values()):
             if isinstance(run, VerifyRun) and (found := run.check.of(path))[0] != "unchecked":
                 return found

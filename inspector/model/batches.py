@@ -47,7 +47,7 @@ _NO_COUNTS = np.zeros(1, np.int64)
 
 
 def read(windows: Windows, window: Window) -> Held:
-    """From the file; never raises for what is there."""
+    """Read a window from the file; never raises for what is there."""
     if window.lost is not None:
         return Held(None, {}, _NO_COUNTS)
     try:
@@ -80,7 +80,7 @@ def _kinds(reader: SegmentReader, rows: Rows) -> NDArray[np.int64]:
 
 
 def row_of(reader: SegmentReader, window: Window, held: Held, i: int) -> BatchRow:
-    """Row i of a window."""
+    """Return row i of a window."""
     number = window.first_row + i
     if held.rows is not None:
         return _batch_row(reader, number, held.rows[i], _before(window, held.rows, i), held.bad.get(i))
@@ -90,12 +90,12 @@ def row_of(reader: SegmentReader, window: Window, held: Held, i: int) -> BatchRo
 
 
 def _before(window: Window, rows: Rows, i: int) -> int:
-    """The largest offset before row i."""
+    """Return the largest offset before row i."""
     return max(window.previous, int(rows["last_offset"][:i].max())) if i else window.previous
 
 
 def _batch_row(reader: SegmentReader, number: int, row: np.void, before: int, bad: str | None) -> BatchRow:
-    """before: the largest offset before it. bad: why it is no sound batch."""
+    """Return a batch as a row. before: the largest offset before it. bad: why it is no sound batch."""
     assert reader.raw is not None
     magic, base, last = int(row["magic"]), int(row["base_offset"]), int(row["last_offset"])
     is_v2, problem = magic >= 2, bad
@@ -133,7 +133,7 @@ def _batch_row(reader: SegmentReader, number: int, row: np.void, before: int, ba
 
 
 def _placed(reader: SegmentReader, problem: str | None, position: int) -> str | None:
-    """With the file and the place in it."""
+    """Return a problem with the file and the place in it."""
     return None if problem is None else f"{reader.path.name}: position {position}: {problem}"
 
 

@@ -36,7 +36,7 @@ class Parsed:
         self._fields: EntryFields | None = None
 
     def clear(self) -> None:
-        """Other bytes are there now."""
+        """Forget the batch: other bytes are there now."""
         self._batch = self._fields = None
 
     def of(self, reader: SegmentReader, row: BatchRow) -> EntryFields:
@@ -47,7 +47,7 @@ class Parsed:
 
 
 def every_field(reader: SegmentReader, row: BatchRow) -> Iterator[Field]:
-    """See `SegmentReader.every_field`."""
+    """Iterate over all fields of a batch: `SegmentReader.every_field`."""
     if row.magic is None:
         return iter((_no_batch(row),))
     # It is iterated over while others ask for the fields of other bytes.
@@ -56,12 +56,12 @@ def every_field(reader: SegmentReader, row: BatchRow) -> Iterator[Field]:
 
 
 def field_at(reader: SegmentReader, row: BatchRow, position: int) -> Field:
-    """See `SegmentReader.field_at`."""
+    """Return the field that a byte belongs to: `SegmentReader.field_at`."""
     return _no_batch(row) if row.magic is None else _shown(reader.parsed.of(reader, row).at(position), row)
 
 
 def position_of_record(reader: SegmentReader, row: BatchRow, number: int) -> int | None:
-    """Where record `number` of a batch begins; None where it is compressed, or its batch is damaged before it."""
+    """Return where a record of a batch begins; None if it is compressed, or damaged before that record."""
     return None if row.magic is None else reader.parsed.of(reader, row).position_of_record(number)
 
 

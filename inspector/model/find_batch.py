@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def batch_at(reader: SegmentReader, *, position: int | None, offset: int | None) -> int | None:
-    """See `SegmentReader.batch_at`."""
+    """Return the batch at a position or an offset: `SegmentReader.batch_at`."""
     if reader.raw is None:
         return None
     if position is not None:
@@ -45,7 +45,7 @@ def _row_at_position(reader: SegmentReader, windows: Windows, position: int) -> 
 
 
 def _row_at_offset(reader: SegmentReader, windows: Windows, offset: int) -> int | None:
-    """The first batch whose last offset is `offset` or more."""
+    """Return the first batch whose last offset is `offset` or more."""
     for window in windows.from_number(windows.number_at(lambda each: each.last_offset, offset - 1) + 1):
         rows = reader.held(window).rows
         if rows is not None and len(found := np.flatnonzero(rows["last_offset"] >= offset)):
@@ -54,7 +54,7 @@ def _row_at_offset(reader: SegmentReader, windows: Windows, offset: int) -> int 
 
 
 def next_damage(reader: SegmentReader, row: int, forwards: bool) -> int | None:
-    """See `SegmentReader.next_damage`."""
+    """Return the next damaged batch: `SegmentReader.next_damage`."""
     return _next(reader, row, forwards, _damaged, lambda window: window.worst == CORRUPT)
 
 
@@ -65,7 +65,7 @@ def _damaged(window: Window, held: Held) -> list[int]:
 
 
 def next_transaction(reader: SegmentReader, row: int, forwards: bool, producer: int | None) -> int | None:
-    """See `SegmentReader.next_transaction`."""
+    """Return the next batch of another transaction: `SegmentReader.next_transaction`."""
     own = producer_at(reader, row) if producer is None else producer
 
     def wanted(_: Window, held: Held) -> list[int]:
@@ -79,7 +79,7 @@ def next_transaction(reader: SegmentReader, row: int, forwards: bool, producer: 
 
 
 def producer_at(reader: SegmentReader, row: int) -> int | None:
-    """See `SegmentReader.producer_at`."""
+    """Return whose transaction a batch is of: `SegmentReader.producer_at`."""
     here = reader.batch(row)
     return here.producer_id if here is not None and here.is_transactional else None
 
@@ -91,7 +91,7 @@ def _next(
     wanted: Callable[[Window, Held], list[int]],
     in_window: Callable[[Window], bool],
 ) -> int | None:
-    """wanted: which rows of a window, from the first on."""
+    """Return the next row that `wanted` selects among the rows of a window."""
     windows = reader.raw
     if windows is None or not windows.all:
         return None

@@ -26,13 +26,13 @@ MOST_BYTES = 64 << 20
 
 
 def flags_of(rows: Rows) -> NDArray[np.int64]:
-    """The attributes, of the formats that have transactions; else 0."""
+    """Return the attributes of the formats that have transactions, else 0."""
     flags: NDArray[np.int64] = np.where(rows["magic"] >= 2, rows["attributes"], 0)
     return flags
 
 
 def record_counts(file: SegmentFile, rows: Rows) -> NDArray[np.int64]:
-    """How many records each row stands for in tables: one at least where its header makes no sense."""
+    """Return how many records each row stands for: one at least where its header makes no sense."""
     most = rows["last_offset"] - rows["base_offset"] + 1
     counts = np.where(rows["magic"] >= 2, rows["records_count"], 1).astype(np.int64)
     senseless = (rows["magic"] >= 2) & ((counts < 0) | (most < 1) | (counts > most))
@@ -44,7 +44,7 @@ def record_counts(file: SegmentFile, rows: Rows) -> NDArray[np.int64]:
 
 
 def decoded_offsets(file: SegmentFile, row: np.void) -> NDArray[np.int64]:
-    """The offsets inside a wrapper; none where it cannot be read."""
+    """Return the offsets inside a wrapper; none if it cannot be read."""
     try:
         batch = batch_of(file, row)
         return np.empty(0, np.int64) if batch is None else batch.columns(check_crcs=False).offset
@@ -53,7 +53,7 @@ def decoded_offsets(file: SegmentFile, row: np.void) -> NDArray[np.int64]:
 
 
 def batch_of(file: SegmentFile, row: np.void) -> RecordBatch | None:
-    """The batch of a row. None: it is not there any more. CorruptRecordError: it is too large to be held."""
+    """Return the batch of a row; None: it is not there any more. CorruptRecordError: it is too large."""
     start = int(row["position"])
     if row["size_in_bytes"] > MOST_BYTES:
         what = "the batch is too large to be looked into here"
@@ -62,5 +62,5 @@ def batch_of(file: SegmentFile, row: np.void) -> RecordBatch | None:
 
 
 def time_of(value: int) -> int | None:
-    """A timestamp, ms; None where there is none."""
+    """Return a timestamp, ms; None if there is none."""
     return value if value >= 0 else None

@@ -84,7 +84,7 @@ class PartitionReader:
     # --- the state
 
     def refresh(self, seconds: float | None = None) -> PartitionState:
-        """What is there now, and what changed since the last call.
+        """Return what is there now, and what changed since the last call.
 
         Args:
             seconds: How long to look at segments; None: `POLL_SECONDS`. What is left is looked at by the next call.
@@ -158,7 +158,7 @@ class PartitionReader:
         return found
 
     def _stable(self, log: Log, end: int, watermark: int, start: int) -> int | None:
-        """The last stable offset, once it has been worked out."""
+        """Return the last stable offset, once it has been worked out."""
         known = self._last_stable
         if known is None:
             return None
@@ -172,7 +172,7 @@ class PartitionReader:
         return min(end, max(start, known.at(watermark)))
 
     def work_out_last_stable(self) -> int | None:
-        """The last stable offset; `refresh` tells it from now on, and follows it.
+        """Work out the last stable offset; `refresh` has it from now on, and follows it.
 
         It may take a second for a long segment without a snapshot, and may be called in another thread meanwhile. None:
         damage is in the way, or it is a file.
@@ -222,12 +222,12 @@ class PartitionReader:
             yield self._with_index(row)
 
     def _with_index(self, row: SegmentRow) -> SegmentRow:
-        """With what a reader of the segment has found, if it has read it through."""
+        """Return a row with what a reader of the segment has found, if it has read it through."""
         found = self._found_in(row)
         return row if found is None else replace(row, **found.counts)
 
     def _judged(self, row: SegmentRow) -> SegmentRow:
-        """With what is wrong in it, which hinders nobody from reading the others."""
+        """Return a row with what is wrong in the segment, which keeps nobody from reading the others."""
         if row.problem is not None:
             return row
         found = self._found_in(row)
@@ -258,7 +258,7 @@ class PartitionReader:
         yield from (reader for base, reader in self._passing.values() if base == base_offset)
 
     def segment(self, base_offset: int) -> SegmentReader:
-        """The reader of the segment with that base offset; the same one until `KEPT` others have been asked for.
+        """Return the reader of the segment with that base offset; the same one until `KEPT` others have been asked for.
 
         It is closed then: each holds its file and a table of its batches.
         """
@@ -270,7 +270,7 @@ class PartitionReader:
         return found
 
     def _passed(self, base_offset: int) -> SegmentReader | None:
-        """What has been read in passing is not read again."""
+        """Return what was read in passing; it is not read again."""
         for purpose, (base, reader) in self._passing.items():
             if base == base_offset:
                 del self._passing[purpose]
@@ -314,7 +314,7 @@ class PartitionReader:
     # --- places
 
     def locate(self, target: Target) -> Place | None:
-        """Where an offset, a time or a byte is; None where it is not, or damage is in the way.
+        """Return where an offset, a time or a byte is; None if it is not there, or damage is in the way.
 
         After the last byte of a segment is the last.
         """
@@ -423,7 +423,7 @@ def _byte_in(path: Path, base_offset: int, target: Byte) -> Place | None:
 
 
 def _summed_up(row: SegmentRow, segment: LogSegment) -> SegmentRow:
-    """With what a few looks at first batch and indexes tell."""
+    """Return a row with what a quick look at batches and indexes tells."""
     try:
         # A problem with the batches leaves standing what is known of the index.
         row = replace(row, index_state=index_state(segment))
@@ -439,7 +439,7 @@ def _summed_up(row: SegmentRow, segment: LogSegment) -> SegmentRow:
 
 
 def _changes(before: PartitionState, now: PartitionState) -> frozenset[Change]:
-    """What happened between two states."""
+    """Return what happened between two states."""
     changed: set[Change] = set()
     if now.problem is not None and not now.segments and before.segments:
         return frozenset(["gone"])

@@ -57,7 +57,7 @@ class Decoded:
         self._weight = 0
 
     def of(self, reader: SegmentReader, held: Held, i: int) -> Content:
-        """What row i of a window decodes to."""
+        """Return what row i of a window decodes to."""
         assert held.rows is not None
         row = held.rows[i]
         key = int(row["position"]), int(row["checksum"])
@@ -80,7 +80,7 @@ class Decoded:
 
 
 def decoded(batch_of: Callable[[], RecordBatch | None]) -> Content:
-    """A batch decoded as far as it can be; its checksum is not looked at."""
+    """Decode a batch as far as possible; its checksum is not checked."""
     try:
         batch = batch_of()
         if batch is None:
@@ -91,12 +91,12 @@ def decoded(batch_of: Callable[[], RecordBatch | None]) -> Content:
 
 
 def counts(held: Held) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """How many records each batch of a window stands for, summed up to it and with it."""
+    """Return how many records the batches of a window stand for, summed up to each of them."""
     return np.cumsum(held.counts)
 
 
 def rows(reader: SegmentReader, first: int, count: int) -> Iterator[RecordRow]:
-    """See `SegmentReader.record_rows`."""
+    """Yield records as rows: `SegmentReader.record_rows`."""
     if reader.raw is None or first < 0 or count <= 0:
         return
     before = (reader.base_offset or 0) - 1 if not first else None
@@ -113,7 +113,7 @@ def _with_gap(row: RecordRow, gap: int) -> RecordRow:
 
 
 def _from(reader: SegmentReader, first: int) -> Iterator[RecordRow]:
-    """The records from number `first` on."""
+    """Yield the records from number `first` on."""
     raw = reader.raw
     assert raw is not None
     for window in raw.from_number(raw.number_at(lambda each: each.first_record, first)):
@@ -135,12 +135,12 @@ def _lost(reader: SegmentReader, window: Window, held: Held, first: int) -> Iter
 
 
 def _first_after(reader: SegmentReader, window: Window) -> int:
-    """The least offset that what lies in a window can have."""
+    """Return the least offset that what lies in a window can have."""
     return max(reader.base_offset or 0, window.previous + 1)
 
 
 def _of_batch(reader: SegmentReader, place: _Located, first: int) -> Iterator[RecordRow]:
-    """The rows of a batch from record `first` on."""
+    """Yield the rows of a batch from record `first` on."""
     batch = row_of(reader, place.window, place.held, place.i)
     content = reader.decoded.of(reader, place.held, place.i)
     for number in range(max(place.begin, first), place.begin + int(place.held.counts[place.i])):
@@ -149,7 +149,7 @@ def _of_batch(reader: SegmentReader, place: _Located, first: int) -> Iterator[Re
 
 
 def _row(number: int, j: int, batch: BatchRow, content: Content, name: str) -> RecordRow:
-    """name: of the file."""
+    """Return record j of a batch as a row; name: of the file."""
     columns = content.columns
     if j >= len(columns):
         where = f"{name}: position {batch.position}"
@@ -210,7 +210,7 @@ def _locate(reader: SegmentReader, number: int) -> _Located | None:
 
 
 def detail(reader: SegmentReader, number: int) -> RecordDetail | None:
-    """See `SegmentReader.record`."""
+    """Return a record whole: `SegmentReader.record`."""
     found = _locate(reader, number)
     if found is None:
         return None
@@ -254,7 +254,7 @@ def _spans(columns: RecordColumns, j: int, batch: BatchRow) -> dict[str, Span]:
 
 
 def record_at(reader: SegmentReader, offset: int) -> int | None:
-    """See `SegmentReader.record_at`."""
+    """Return the number of the record with an offset: `SegmentReader.record_at`."""
     number = reader.batch_at(offset=offset)
     if number is None:
         return None
@@ -268,7 +268,7 @@ def record_at(reader: SegmentReader, offset: int) -> int | None:
 
 
 def first_record_of(reader: SegmentReader, batch: int) -> int | None:
-    """See `SegmentReader.first_record_of`."""
+    """Return the number of a batch's first record: `SegmentReader.first_record_of`."""
     if reader.raw is None or not 0 <= batch < reader.batches:
         return None
     window, held, i = window_of(reader, batch)

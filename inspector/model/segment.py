@@ -173,12 +173,12 @@ class SegmentReader:
     # --- batches
 
     def batch(self, i: int) -> BatchRow | None:
-        """Batch i; None where there is none (yet)."""
+        """Return batch i; None if there is none (yet)."""
         found = self.batch_rows(i, 1)
         return found[0] if found else None
 
     def batch_rows(self, first: int, count: int) -> list[BatchRow]:
-        """The batches first .. first + count, as far as they are known."""
+        """Return the batches first .. first + count, as far as they are known."""
         rows: list[BatchRow] = []
         if self._windows is None or first < 0 or count <= 0:
             return rows
@@ -192,7 +192,7 @@ class SegmentReader:
         return rows
 
     def held(self, window: Window) -> Held:
-        """A window's batches, read from the file unless they were a moment ago."""
+        """Return a window's batches, read from the file unless they were a moment ago."""
         key = window.position, window.end
         found = self._held.get(key)
         if found is not None:
@@ -205,7 +205,7 @@ class SegmentReader:
         return found
 
     def header_rows(self, window: Window) -> Rows | None:
-        """The header table of a window; None where it cannot be read."""
+        """Return the header table of a window; None if it cannot be read."""
         if window.lost is not None or self._windows is None:
             return None
         held = self._held.get((window.position, window.end))
@@ -217,7 +217,7 @@ class SegmentReader:
     # --- finding
 
     def batch_at(self, *, position: int | None = None, offset: int | None = None) -> int | None:
-        """The number of the batch that a position is in, or that holds an offset or the first after it.
+        """Return the number of the batch that a position is in, or that has an offset or the first after it.
 
         None where there is none, or it is not known yet.
         """
@@ -229,13 +229,13 @@ class SegmentReader:
         return self._windows.generation if self._windows is not None else 0
 
     def batch_of(self, place: Place) -> int | None:
-        """The number of the batch at a place: the one it was found by, else the one at its position."""
+        """Return the number of the batch at a place: the one it was found by, else the one at its position."""
         if place.row is not None and place.generation == self.generation:
             return place.row
         return self.batch_at(position=place.position)
 
     def next_damage(self, row: int, forwards: bool = True) -> int | None:
-        """The next damaged batch after (or before) a row; None where none is known."""
+        """Return the next damaged batch after (or before) a row; None if none is known."""
         return finding.next_damage(self, row, forwards)
 
     def first_damage(self) -> str | None:
@@ -245,40 +245,40 @@ class SegmentReader:
         return None if batch is None else batch.problem
 
     def next_transaction(self, row: int, forwards: bool = True, producer: int | None = None) -> int | None:
-        """The next batch of another transaction, or marker, after (or before) a row; None where none is known.
+        """Return the next batch of another transaction, or marker, after (or before) a row; None: none known.
 
         producer: whose transaction is the one that is left, where the row does not tell.
         """
         return finding.next_transaction(self, row, forwards, producer)
 
     def producer_at(self, row: int) -> int | None:
-        """Whose transaction a batch is of; None where it is of none."""
+        """Return whose transaction a batch is of; None if it is of none."""
         return finding.producer_at(self, row)
 
     def strip(self, width: int) -> list[Cell]:
-        """The segment as `width` cells of equally many bytes, each of the worst kind in it."""
+        """Return the segment as `width` cells of equally many bytes, each of the worst kind in it."""
         return mapping.strip(self, width) if self._windows is not None and width > 0 else []
 
     # --- records
 
     def record_rows(self, first: int, count: int) -> list[RecordRow]:
-        """The records first .. first + count, as far as they are known."""
+        """Return the records first .. first + count, as far as they are known."""
         return list(reading.rows(self, first, count))
 
     def record(self, i: int) -> RecordDetail | None:
-        """Record i whole; None where there is none (yet)."""
+        """Return record i whole; None if there is none (yet)."""
         return reading.detail(self, i)
 
     def record_at(self, offset: int) -> int | None:
-        """The number of the record with that offset, or of the first behind it; None where it is not known (yet)."""
+        """Return the number of the record with that offset, or of the first after it; None: not known (yet)."""
         return reading.record_at(self, offset)
 
     def first_record_of(self, batch: int) -> int | None:
-        """The number of a batch's first record (of the next one's, where it has none); None where there is none."""
+        """Return the number of a batch's first record (of the next one's, if it has none); None: none."""
         return reading.first_record_of(self, batch)
 
     def position_of(self, record: int) -> int | None:
-        """Where a record begins in the file, by its number; that of its batch where it is compressed."""
+        """Return where a record begins in the file, by its number; that of its batch if it is compressed."""
         found = self.record_rows(record, 1)
         row = self.batch(found[0].batch) if found else None
         first = None if row is None else self.first_record_of(row.row)
@@ -290,7 +290,7 @@ class SegmentReader:
     # --- bytes
 
     def read_bytes(self, position: int, length: int) -> bytes:
-        """The bytes from a position on, fewer where the file ends before."""
+        """Return the bytes from a position on, fewer if the file ends before."""
         if self._file is None or position < 0:
             return b""
         try:
@@ -299,12 +299,12 @@ class SegmentReader:
             return b""
 
     def every_field(self, batch_row: int) -> Iterator[Field]:
-        """All fields of a batch, of all its records too; what is none is a field "unknown". Each byte is in one."""
+        """Iterate over all fields of a batch and its records; what is none is "unknown". Each byte is in one."""
         row = self.batch(batch_row)
         return iter(()) if row is None else naming.every_field(self, row)
 
     def field_at(self, position: int) -> Field | None:
-        """The field that a byte belongs to; None where no batch is known there."""
+        """Return the field that a byte belongs to; None if no batch is known there."""
         number = self.batch_at(position=position)
         row = None if number is None else self.batch(number)
         return None if row is None else naming.field_at(self, row, position)

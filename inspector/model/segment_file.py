@@ -46,7 +46,7 @@ class SegmentFile:
         return self._identity_now() is None
 
     def read(self, position: int, length: int) -> bytes:
-        """The bytes [position, position + length), fewer where the file ends before."""
+        """Return the bytes [position, position + length), fewer if the file ends before."""
         size = self.size
         if position >= size or length <= 0:
             return b""
@@ -55,7 +55,7 @@ class SegmentFile:
         return out.getvalue()
 
     def view(self, position: int, length: int) -> memoryview:
-        """All of these bytes, for who searches them. CorruptRecordError: the file has been cut meanwhile."""
+        """Return all of these bytes, to be searched. CorruptRecordError: the file has been cut meanwhile."""
         data = self.read(position, length)
         if len(data) < length:
             what = "the file became shorter while it was read"
@@ -63,7 +63,7 @@ class SegmentFile:
         return memoryview(data)
 
     def part(self, position: int, end: int) -> FileMessageSet:
-        """The entries of [position, end); position: where one begins. Positions in it count from the file's start."""
+        """Return the entries of [position, end); an entry begins at `position`. They count from the file's start."""
         position = min(position, self.size)
         return self.entries.read(position, max(0, end - position))
 

@@ -101,7 +101,7 @@ class Windows:
         return self._at >= self.size
 
     def follow(self) -> None:
-        """See whether the file has grown, or was cut or written anew: then all begins again."""
+        """Begin again if the file was cut or written anew, and note how far it has grown."""
         size = self.file.size
         if self.log_start != self.summary.log_start or size < self.indexed_bytes or not self._is_same():
             self.clear()
@@ -111,7 +111,7 @@ class Windows:
             self._drop_tail()
 
     def _is_same(self) -> bool:
-        """Whether the last batch known is still where it was: what was cut may have grown again since."""
+        """Return whether the last batch known is still where it was: what was cut may have grown again since."""
         return self._print is None or self.file.read(self._print[0], PRINT_BYTES) == self._print[1]
 
     def _drop_tail(self) -> None:
@@ -162,7 +162,7 @@ class Windows:
             self._walk_from(self._at)
 
     def _walk_from(self, position: int) -> None:
-        """Have the library go on past damage, up to the present end."""
+        """Let the library go on past damage, up to the present end."""
         self._scope = scope_of(self.file.path)
         self._items = walk(self.file, self._scope.bounds, position)
 
@@ -216,7 +216,7 @@ class Windows:
         self.summary.add_rows(rows, counts, split)
 
     def _window_for(self, position: int) -> Window:
-        """The last window, where there is room, or a new one."""
+        """Return the last window, if there is room, or a new one."""
         last = self.all[-1] if self.all else None
         if last is not None and last.lost is None and not self._full and last.end == position:
             return last
@@ -284,7 +284,7 @@ class Windows:
         self._checked_bytes = window.end
 
     def rows(self, window: Window) -> Rows:
-        """The header table of a window's batches. CorruptRecordError: the file has changed."""
+        """Return the header table of a window's batches. CorruptRecordError: the file has changed."""
         rows = self.file.part(window.position, window.end).headers()
         if len(rows) != window.rows:
             raise CorruptRecordError(
@@ -293,7 +293,7 @@ class Windows:
         return rows
 
     def bad_rows(self, rows: Rows) -> dict[int, str]:
-        """Of rows one after the other, which are no sound batches, and why."""
+        """Return which of successive rows are no sound batches, and why."""
         found: dict[int, str] = {}
         end = end_of(rows)
         for item in walk(self.file, self._scope.bounds, int(rows["position"][0]), end):
@@ -309,9 +309,9 @@ class Windows:
     # --- finding
 
     def number_at(self, key: Callable[[Window], int], value: int) -> int:
-        """The number of the last window whose key is at most `value`; -1: none is. Keys rise."""
+        """Return the number of the last window whose key is at most `value`; -1: none. Keys rise."""
         return bisect_right(self.all, value, key=key) - 1
 
     def from_number(self, number: int) -> Iterator[Window]:
-        """The windows from one on."""
+        """Yield the windows from a number on."""
         return iter(self.all[max(0, number) :])

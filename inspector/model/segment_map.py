@@ -38,7 +38,7 @@ class _Stretch(NamedTuple):
 
 
 def strip(reader: SegmentReader, width: int) -> list[Cell]:
-    """See `SegmentReader.strip`."""
+    """Return the cells of the map: `SegmentReader.strip`."""
     if not reader.size:
         return []
     exact = reader.size // width < 2 * WINDOW_BYTES and reader.batches <= EXACT_BATCHES
@@ -65,7 +65,7 @@ class _Cells:
         self._count(stretch, low, high)
 
     def _count(self, stretch: _Stretch, low: int, high: int) -> None:
-        """Say in which cells the batches of a stretch begin; those of a window are taken to be evenly long."""
+        """Count in which cells the batches of a stretch begin; those of a window are taken to be evenly long."""
         rows, cells = stretch.last_row - stretch.first_row + 1, high - low + 1
         for cell in range(low, low + 1 if self.exact else high + 1):
             begin = stretch.first_row + rows * (cell - low) // cells
@@ -75,11 +75,11 @@ class _Cells:
                 self._last[cell] = max(self._last[cell], end)
 
     def _cell_of(self, position: int) -> int:
-        """The cell that a byte is in; cell i begins at size * i // width."""
+        """Return the cell that a byte is in; cell i begins at size * i // width."""
         return min(self._width - 1, ((position + 1) * self._width - 1) // self._size)
 
     def all(self) -> list[Cell]:
-        """What is known of each."""
+        """Return what is known of each cell."""
         borders = [self._size * i // self._width for i in range(self._width + 1)]
         return [
             Cell(_kind(self._worst[i]), borders[i], borders[i + 1] - borders[i], self._first[i], self._last[i])

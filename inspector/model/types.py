@@ -217,6 +217,11 @@ class Cell:
     first_row: int
     last_row: int
 
+    @property
+    def batches(self) -> int:
+        """The number of batches that begin in it."""
+        return 0 if self.first_row < 0 else self.last_row - self.first_row + 1
+
 
 @dataclass(frozen=True, slots=True)
 class RecordRow:

@@ -40,5 +40,5 @@ class Window:
     zeroed: bool = False
 
     def worsen(self, kind: int) -> None:
-        """A batch of that kind is in it."""
+        """Note that a batch of that kind is in it."""
         self.worst = max(self.worst, kind)

@@ -25,7 +25,7 @@ Kind: TypeAlias = Literal["damage", "transaction"]
 
 
 class Hunt:
-    """what: is looked for. base_offset: of the segment it has come to, `progress` what of that has been read.
+    """A search for damage or transactions. base_offset: of the segment reached; progress: what of it has been read.
 
     unread: segments that could not be read, and were passed over. stepped: called between steps.
     """
@@ -48,7 +48,7 @@ class Hunt:
         self._producer: int | None = None
 
     async def next(self) -> Place | None:
-        """Where the next one begins; None: there is no more."""
+        """Return where the next one begins; None: there is no more."""
         while self._segment is not None:
             place = await self._next_in_segment(self._segment)
             if place is not None:
@@ -69,7 +69,7 @@ class Hunt:
             before = self.progress
 
     async def _go_on(self) -> None:
-        """To the segment beside."""
+        """Go to the segment beside."""
         self._segment, self._row, self._start, self.progress = None, None, None, None
         bases = [row.base_offset for row in self._browsing.state.segments]
         here = self.base_offset
@@ -86,7 +86,7 @@ class Hunt:
         return segment
 
     def _look(self, segment: SegmentReader) -> tuple[bool, Place | None]:
-        """Whether reading on would tell nothing else, and where the next one is, as far as it is known."""
+        """Return whether reading on would tell nothing else, and where the next one is, as far as it is known."""
         row = self._row_begun_from(segment)
         if row is None:
             return False, None
@@ -124,7 +124,7 @@ class Hunt:
         return self._row if is_known else None
 
     def _known(self, segment: SegmentReader) -> int:
-        """Bytes of which all that matters is known."""
+        """Return the number of bytes of which all that matters is known."""
         if self.what == "damage":
             return segment.checked_bytes
         return segment.size if segment.is_walked else segment.indexed_bytes

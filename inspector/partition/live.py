@@ -32,7 +32,7 @@ OTHERS_BYTES = 4 << 30
 
 
 class Following:
-    """Of one screen, once its partition is open."""
+    """Keeps one screen true to its log, once the partition is open."""
 
     def __init__(self, screen: PartitionScreen) -> None:
         self._screen = screen
@@ -44,11 +44,11 @@ class Following:
     # Whether the log has changed.
 
     def watch(self) -> None:
-        """From now on."""
+        """Look for changes from now on."""
         start(self._screen, "watch", self._watch)
 
     def look_now(self) -> None:
-        """Without waiting for the next time."""
+        """Look without waiting for the next time."""
         self._wake.set()
 
     async def _watch(self) -> None:
@@ -85,7 +85,7 @@ class Following:
         self._screen.tell(state.problem or ("; ".join(told) if told else None))
 
     async def _another_segment(self, state: PartitionState) -> None:
-        """The one that was looked at has gone, or a new one is followed."""
+        """Select another segment: the one that was looked at has gone, or a new one is followed."""
         browsing = self._screen.opened
         if not state.segments:
             return
@@ -95,7 +95,7 @@ class Following:
         await self.select(chosen.base_offset)
 
     async def select(self, base_offset: int) -> None:
-        """Another segment, or the same from its beginning, in the view that is shown."""
+        """Select another segment, or the same from its beginning, in the view that is shown."""
         browsing = self._screen.opened
         browsing.place = None
         await browsing.select(base_offset)
@@ -107,7 +107,7 @@ class Following:
     # Headers.
 
     def index(self) -> None:
-        """Of the segment that is looked at now, and no more of the one before."""
+        """Read the headers of the selected segment, and no more of the one before."""
         start(self._screen, "index", self._read_headers)
 
     async def _read_headers(self) -> None:
@@ -138,7 +138,7 @@ class Following:
         await self._screen.views.refreshed()
 
     async def _read_others(self) -> None:
-        """The headers of the other segments, where they are few: so that the list of segments knows of them."""
+        """Read the headers of the other segments, if they are few, so that the list of segments knows of them."""
         browsing = self._screen.opened
         others = [row for row in browsing.state.segments if row.records is None][:OTHERS_READ]
         if sum(row.bytes for row in others) > OTHERS_BYTES:
@@ -192,7 +192,7 @@ class Following:
         self._screen.show_lines()
 
     def pause(self) -> None:
-        """Until somebody goes to the end."""
+        """Pause following until somebody goes to the end."""
         browsing = self._screen.browsing
         if browsing is not None and browsing.following:
             browsing.following = False
@@ -205,7 +205,7 @@ class Following:
             self.stop_ending()
 
     def resume(self) -> None:
-        """Somebody has gone to the end."""
+        """Go on following: somebody has gone to the end."""
         browsing = self._screen.browsing
         if self._paused:
             self._paused = False
@@ -217,7 +217,7 @@ class Following:
             self._screen.show_lines()
 
     def stop_ending(self) -> None:
-        """All is read, or somebody has gone elsewhere."""
+        """Stop staying at the end: all is read, or somebody has gone elsewhere."""
         browsing = self._screen.opened
         if browsing.ending:
             browsing.ending = False

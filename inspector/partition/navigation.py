@@ -43,7 +43,7 @@ class Going:
         self._trail: list[tuple[str, int, Place | None]] = []
 
     def begin(self, work: Callable[P, Coroutine[Any, Any, None]], *args: P.args, **kwargs: P.kwargs) -> None:
-        """Does it in the place of what was begun before; a jump alone is not left halfway."""
+        """Do work in the place of what was begun before; a jump alone is not left halfway."""
         self._start(partial(self._from_there, partial(work, *args, **kwargs)))
 
     def _start(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -66,14 +66,14 @@ class Going:
     # Segments.
 
     async def to_segment(self, base_offset: int, view: str | None) -> None:
-        """view: None = the one that is shown."""
+        """Show a segment; view: None = the one that is shown."""
         if base_offset != self._screen.opened.base_offset:
             await self._screen.following.select(base_offset)
         if view is not None:
             await self._screen.views.show(view)
 
     def step_segment(self, step: int) -> None:
-        """The one so many further on, where there is one."""
+        """Go to the segment so many further on, if there is one."""
         if self._screen.browsing is not None:
             self.begin(self._to_neighbour, step)
 
@@ -119,19 +119,19 @@ class Going:
             self.begin(self.to_place, place, view)
 
     def jump(self, target: Target, view: str | None) -> None:
-        """In the place of whatever was begun before; view: None = the one that is shown."""
+        """Go to a target in the place of whatever was begun before; view: None = the one that is shown."""
         self._target = target
         self.remember()
         self._start(partial(self.to_target, target, view))
 
     async def to_target(self, target: Target, view: str | None) -> None:
-        """view: None = the one that is shown."""
+        """Go to a target; view: None = the one that is shown."""
         if await self._move(target):
             await self._show(view)
             self._screen.show_lines()
 
     async def _move(self, target: Target) -> bool:
-        """Whether the place that views agree on is there now; else there is none."""
+        """Move all views to a target; return whether it was found."""
         try:
             moved = await self._place_at(target)
         except Exception:
@@ -156,7 +156,7 @@ class Going:
         return True
 
     async def to_place(self, place: Place, view: str | None) -> None:
-        """To what has been found already; view: None = the one that is shown."""
+        """Go to what has been found already; view: None = the one that is shown."""
         self._screen.on_told(messages.Told(None))
         await self._arrive(place)
         await self._show(view)

@@ -29,7 +29,12 @@ VIEWS_OF_PLACES = ("map", "batches", *VIEWS_OF_RECORDS)
 
 
 class ShownViews:
-    """current: the view that is shown, None before the first is. way: names; the last is that of what is shown."""
+    """The views of one screen.
+
+    Attributes:
+        current: The view that is shown; None before the first is.
+        way: The names of the views on the way back; the last is the one that is shown.
+    """
 
     def __init__(self, screen: PartitionScreen) -> None:
         self.current: View | None = None
@@ -40,11 +45,11 @@ class ShownViews:
         self._showing = asyncio.Lock()
 
     def is_one_of(self, names: Collection[str]) -> bool:
-        """Whether one of these is shown."""
+        """Return whether one of these is shown."""
         return bool(self.way) and self.way[-1] in names
 
     async def show(self, name: str) -> None:
-        """The view; the way back ends at it, or is cut back to where it was shown before."""
+        """Show a view; the way back ends at it, or is cut back to where it was shown before."""
         async with self._showing:
             await self._change(name)
 
@@ -78,23 +83,23 @@ class ShownViews:
         return self._made[name]
 
     def one_back(self) -> str | None:
-        """The name of the view before, which is to be shown; None: there is none."""
+        """Return the name of the view before, which is to be shown; None: there is none."""
         if len(self.way) <= 1:
             return None
         self.way.pop()
         return self.way[-1]
 
     async def appear(self) -> None:
-        """What is shown may be another thing altogether."""
+        """Show the view anew: what it shows may be another thing altogether."""
         if self.current is not None:
             await self.current.appear()
 
     async def refreshed(self) -> None:
-        """The state of the partition is new."""
+        """Tell the view that the state of the partition is new."""
         if self.current is not None:
             await self.current.refreshed()
 
     async def indexed(self) -> None:
-        """More of the segment has been read."""
+        """Tell the view that more of the segment has been read."""
         if self.current is not None:
             await self.current.indexed()

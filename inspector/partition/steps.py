@@ -29,7 +29,7 @@ BETWEEN_DRAWINGS_SECONDS = 0.1
 
 @dataclass(slots=True)
 class _Steps:
-    """left: how many are still to be done."""
+    """Steps under way. left: how many are still to be done."""
 
     what: str
     forwards: bool
@@ -37,7 +37,7 @@ class _Steps:
 
 
 class Stepping:
-    """Of one screen."""
+    """The steps of one screen."""
 
     def __init__(self, screen: PartitionScreen) -> None:
         self._screen = screen
@@ -58,7 +58,7 @@ class Stepping:
         return f"looking for {self._hunt.what}{more} in segment {self._hunt.base_offset}{share}, esc ends it"
 
     def stop(self) -> bool:
-        """Whether something was under way, which is no more."""
+        """Stop the steps under way; return whether there were some."""
         was, self._steps = self._steps is not None, None
         if was:
             self._screen.going.begin(_nothing)
@@ -66,7 +66,7 @@ class Stepping:
         return was
 
     def _is_counted(self, what: str, forwards: bool) -> bool:
-        """Whether such steps are under way, of which there is one more now, or one less."""
+        """Count a step among those under way; return whether there are such."""
         steps = self._steps
         if steps is None or steps.what != what:
             return False
@@ -91,7 +91,7 @@ class Stepping:
     # Batches.
 
     def to_batch(self, what: Kind, forwards: bool) -> None:
-        """From the batch at the cursor to the next one, in whatever segment."""
+        """Go from the batch at the cursor to the next one, in whatever segment."""
         from ..views.transactions import TransactionsView
 
         view = self._screen.views.current
@@ -132,7 +132,7 @@ class Stepping:
     # Matches.
 
     def to_match(self, forwards: bool) -> None:
-        """The next one, or the one before, in the list of them or in the log."""
+        """Go to the next match, or the one before, in the list of them or in the log."""
         from ..views.search import SearchView
 
         browsing, view = self._screen.browsing, self._screen.views.current
@@ -150,7 +150,7 @@ class Stepping:
                 pass
 
     async def _to_match(self, run: SearchRun, steps: _Steps) -> bool:
-        """From the record at the cursor, or the match just gone to, on, as far as there are matches; whether one is."""
+        """Go to matches after the cursor, or after the one just gone to; return whether there is one."""
         from ..model.types import Offset
 
         offset = await self._match_beside(run, steps.forwards)
@@ -167,7 +167,7 @@ class Stepping:
         return True
 
     async def _match_beside(self, run: SearchRun, forwards: bool) -> int | None:
-        """The next one, which may have to be waited for; None: there is none."""
+        """Return the next match, which may have to be waited for; None: there is none."""
         place = self._screen.opened.place
         here = run.current if run.on_the_way else None if place is None else place.offset
         is_told = False
@@ -190,4 +190,4 @@ class Stepping:
 
 
 async def _nothing() -> None:
-    """In the place of what is under way."""
+    """Do nothing, in the place of what is under way."""

@@ -45,11 +45,11 @@ class InspectorScreen(Screen[None]):
         yield KeysLine()
 
     def compose_middle(self) -> ComposeResult:
-        """What stands between the lines."""
+        """Compose what stands between the lines."""
         yield from ()
 
     def tell(self, problem: str | None) -> None:
-        """In the line for it."""
+        """Show a problem in the line for it."""
         if self.is_mounted:
             self.query_one(ProblemLine).tell(problem)
 
@@ -63,7 +63,7 @@ class InspectorScreen(Screen[None]):
         self.tell(problem_text(message.error))
 
     def action_back(self) -> None:
-        """One level back, where there is one."""
+        """Go one level back, if there is one."""
 
     @property
     def has_way_back(self) -> bool:
@@ -80,7 +80,7 @@ class InspectorScreen(Screen[None]):
         """Read again."""
 
     def times_changed(self) -> None:
-        """Times are to be written in another way."""
+        """Write times in another way."""
 
     def ask(
         self,
@@ -91,7 +91,7 @@ class InspectorScreen(Screen[None]):
         value: str = "",
         history: list[str] | None = None,
     ) -> None:
-        """A line to type in; history: what was typed before."""
+        """Ask for a line; history: what was typed before."""
         from ..widgets.prompt import Prompt
 
         self.ask_with(lambda ended: Prompt(label, ended, changed=changed, value=value, history=history), submitted)
@@ -99,7 +99,7 @@ class InspectorScreen(Screen[None]):
     def ask_with(
         self, prompt: Callable[[Callable[[T | None], None]], Widget], submitted: Callable[[T | None], None]
     ) -> None:
-        """A prompt in the place of any other; the keys go back to where they went before."""
+        """Show a prompt in the place of any other; the keys go back to where they went before."""
         if self._prompt is None:
             self._behind_prompt = self.focused
         else:
@@ -115,7 +115,7 @@ class InspectorScreen(Screen[None]):
         self._opens = self.mount(self._prompt, before=self._keys_line())
 
     def give_keys(self, widget: Widget) -> None:
-        """To a widget; while somebody types in a line, as soon as that is done."""
+        """Give the keys to a widget; while somebody types in a line, as soon as that is done."""
         if self._prompt is None:
             self.set_focus(widget)
         else:

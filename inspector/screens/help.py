@@ -15,8 +15,9 @@ from textual.widgets import Static
 from ..keys import help_lines
 
 SYMBOLS = """Symbols beside rows and in the map
-  -  data   t  transactional   c  control   a  aborted   !  damaged   ~  offsets missing before
+  t  transactional   c  control   a  aborted   !  damaged   ~  offsets missing before
   <  below the log start   >  cursor   *  marked
+  in the map 1-9, + (more) and - (none): the batches that begin in a cell
 
 Read-only: nothing here writes to, creates in, or locks what is looked at.
 """

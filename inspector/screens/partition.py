@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class PartitionScreen(InspectorScreen):
-    """name: the partition's; None: what the model was opened with. first_view: shown when it has been opened.
+    """The screen of a partition. name: None = what the model was opened with. first_view: shown when it is open.
 
     jump: where to go then.
     """
@@ -129,7 +129,7 @@ class PartitionScreen(InspectorScreen):
         self.going.begin(self.going.flow_on, message.forwards)
 
     def on_told(self, message: messages.Told) -> None:
-        """Where nothing is wrong with what is under the cursor, something may be with the partition."""
+        """Show the problem of what is under the cursor, or else of the partition."""
         state = None if self.browsing is None else self.browsing.state
         self.tell(message.problem or (state.problem if state is not None else None))
         self.show_lines()
@@ -255,7 +255,7 @@ class PartitionScreen(InspectorScreen):
             self.notify(f"copied {lines} {'line' if lines == 1 else 'lines'}", timeout=2)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Keys that do nothing here are not in the footer."""
+        """Return whether a key does something here, and is in the footer."""
         del parameters
         if action in {"search", "next_match", "previous_match"}:
             return self.browsing is not None and (action == "search" or self.browsing.search is not None)
@@ -276,7 +276,7 @@ class PartitionScreen(InspectorScreen):
         self.show_lines()
 
     def show_lines(self) -> None:
-        """The tabs, and the line at the top, as things are now."""
+        """Show the tabs, and the line at the top, as things are now."""
         if not self.is_mounted:
             return
         self.query_one(TabLine).show(self._tabs())
@@ -319,7 +319,7 @@ class PartitionScreen(InspectorScreen):
         return " ".join(filter(None, [self._health(), "FOLLOW" if follows else "", self.session.zone_name]))
 
     def _health(self) -> str:
-        """What is known of the partition; "" = no check has been done."""
+        """Return what is known of the partition; "" = no check has been done."""
         if self.browsing is None:
             return ""
         state = self.browsing.state

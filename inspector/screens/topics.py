@@ -31,7 +31,7 @@ LISTING = "listing the directory …"
 
 
 def take(rows: Iterator[TopicRow]) -> tuple[list[TopicRow], bool]:
-    """What comes within a step, and whether there may be more."""
+    """Return what comes within a step, and whether there may be more."""
     taken, until = [], time.monotonic() + STEP_SECONDS
     for row in rows:
         taken.append(row)
@@ -41,7 +41,7 @@ def take(rows: Iterator[TopicRow]) -> tuple[list[TopicRow], bool]:
 
 
 class TopicsScreen(InspectorScreen):
-    """See above; Enter opens a partition."""
+    """The list of partitions; Enter opens one."""
 
     BINDINGS: ClassVar[list[BindingType]] = bindings("topics")
 
@@ -137,7 +137,7 @@ class TopicsScreen(InspectorScreen):
         self._top()
 
     def _with_check(self, row: TopicRow) -> TopicRow:
-        """With what a check has found, where a quick look has found nothing."""
+        """Return a row with what a check has found, if a quick look has found nothing."""
         if row.health != "unchecked" or not row.filled:
             return row
         health, problem = self.session.checked(row.path)
@@ -189,7 +189,7 @@ class TopicsScreen(InspectorScreen):
         start(self, "topics", self._watch)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002
-        """There is nothing to go back to."""
+        """Return whether a key does something: there is nothing to go back to."""
         return action != "back"
 
     def action_verify_all(self) -> None:

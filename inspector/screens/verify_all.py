@@ -13,7 +13,7 @@ from .base import InspectorScreen
 
 
 class VerifyScreen(InspectorScreen):
-    """Of the whole data directory."""
+    """The check of a whole data directory."""
 
     def compose_middle(self) -> ComposeResult:
         yield VerifyPanel(self.session, self.session.model.path, wide=True)

@@ -13,7 +13,7 @@ from .rows_view import RowsView
 
 
 class BatchesView(RowsView[BatchRow]):
-    """See above."""
+    """The batches of a segment."""
 
     NOUN = "batches"
     ONE = "batch"

@@ -51,7 +51,7 @@ class SegmentBytes:
         self._segment = segment
 
     def window(self, start: int, length: int) -> Window:
-        """As in `ByteSource`."""
+        """Return bytes of the segment, and the batches in them."""
         data = self._segment.read_bytes(start, length)
         stretches = tuple(self._stretches(start, start + len(data)))
         end = stretches[-1].end if stretches else start
@@ -77,12 +77,12 @@ class Seen:
     offset: int | None = None
 
     def holds(self, position: int) -> bool:
-        """Whether another byte is of the same field."""
+        """Return whether another byte is of the same field."""
         return self.field is not None and self.field.start <= position < self.field.end
 
 
 def look_at(segment: SegmentReader, position: int) -> Seen:
-    """In the partition's thread."""
+    """Look up the batch and the field at a byte, in the partition's thread."""
     row = segment.batch_at(position=position)
     batch = None if row is None else segment.batch(row)
     field = None if batch is None else segment.field_at(position)
@@ -90,7 +90,7 @@ def look_at(segment: SegmentReader, position: int) -> Seen:
 
 
 def _record_offset(segment: SegmentReader, batch: BatchRow, field: Field) -> int | None:
-    """The offset of the record that the field is of, where it is of one."""
+    """Return the offset of the record that the field is of, if it is of one."""
     if batch.magic is not None and batch.magic < 2:
         return batch.base_offset if batch.codec == "none" else None
     number = next((int(part.removeprefix("record ")) for part in field.path if part.startswith("record ")), None)
@@ -102,14 +102,14 @@ def _record_offset(segment: SegmentReader, batch: BatchRow, field: Field) -> int
 
 
 def position_of(segment: SegmentReader, place: Place) -> int:
-    """The byte that a place is about: that of its record, if it names one that lies in the file by itself."""
+    """Return the byte that a place is about: that of its record, if that lies in the file by itself."""
     number = None if place.offset is None else segment.record_at(place.offset)
     position = None if number is None else segment.position_of(number)
     return place.position if position is None else position
 
 
 def step_from(segment: SegmentReader, position: int, what: str, forwards: bool) -> int | None:
-    """Where the next field or batch begins, or this one or the one before it; None where there is none."""
+    """Return where the next field or batch begins, or this one or the one before it; None: there is none."""
     found = segment.field_at(position) if what == "field" else None
     row = segment.batch_at(position=position)
     batch = None if row is None else segment.batch(row)
@@ -124,7 +124,7 @@ def step_from(segment: SegmentReader, position: int, what: str, forwards: bool) 
 
 
 def start_of(segment: SegmentReader, position: int, what: str) -> int | None:
-    """Where the field or the batch begins that a byte is of."""
+    """Return where the field or the batch begins that a byte is of."""
     row = segment.batch_at(position=position)
     batch = None if row is None else segment.batch(row)
     found = segment.field_at(position) if what == "field" else None
@@ -132,7 +132,7 @@ def start_of(segment: SegmentReader, position: int, what: str) -> int | None:
 
 
 class HexView(View):
-    """See above; Enter opens the record, or the batch, that the byte is of."""
+    """The bytes of a segment; Enter opens the record, or the batch, that the byte is of."""
 
     def __init__(self, browsing: Browsing) -> None:
         super().__init__(browsing)
@@ -241,14 +241,14 @@ class HexView(View):
         self._hand_back()
 
     def _tell_problem(self, segment: SegmentReader, before: str | None) -> None:
-        """Of the batch, and none where there is none any more."""
+        """Report the problem of the batch, if there is one."""
         batch = self._seen.batch
         problem = segment.problem if batch is None else batch.problem
         if problem != before:
             self.post_message(messages.Told(problem))
 
     def _hand_back(self) -> None:
-        """To the other views: the batch and the record that the cursor is in."""
+        """Tell the other views the batch and the record that the cursor is in."""
         browsing, batch = self.browsing, self._seen.batch
         wanted_elsewhere = browsing.place is not self._followed and browsing.place is not None
         if batch is None or browsing.base_offset is None or not self.display or browsing.is_waiting or wanted_elsewhere:
@@ -298,7 +298,7 @@ class HexView(View):
             self._stepping = False
 
     def _say_none(self, what: str) -> None:
-        """Notify of it once, however long the key is held."""
+        """Report that there is none, once, however long the key is held."""
         now = time.monotonic()
         said, quiet_until = self._said
         if what != said or now > quiet_until:
@@ -310,7 +310,7 @@ class HexView(View):
         self.post_message(messages.OpenView("batches" if self._seen.offset is None else "record"))
 
     async def copied(self) -> str:
-        """The bytes of the field, in figures."""
+        """Return the bytes of the field, in figures."""
         field, segment = self._seen.field, self.browsing.segment
         if segment is None or not self._lines.count:
             return ""
@@ -320,7 +320,7 @@ class HexView(View):
 
 
 def _about(field: Field, room: int) -> tuple[str, str]:
-    """Its name and value, and what they mean; each cut to `room` characters."""
+    """Return name, value and meaning of a field, each cut to `room` characters."""
     value = text.printable(field.value)
     named = f"{field.name} = {value}" if value else field.name
     return text.printable(named, room), text.printable(field.explanation, room)
@@ -337,7 +337,7 @@ def _where(seen: Seen) -> str:
 
 
 def _numbers(data: bytes) -> str:
-    """What the bytes from the cursor on are as numbers, as the format writes them."""
+    """Return what the bytes from the cursor on are as numbers, as the format writes them."""
     found = [
         f"int{8 * length} {int.from_bytes(data[:length], 'big', signed=True)}"
         for length in (1, 2, 4, 8)

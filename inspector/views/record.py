@@ -36,7 +36,7 @@ MOST_COPIED = 1 << 20
 
 
 class RecordView(View):
-    """See above."""
+    """One record."""
 
     BINDINGS: ClassVar[list[BindingType]] = bindings("record")
 
@@ -50,6 +50,7 @@ class RecordView(View):
         self._seen_as: text.View = "auto"
         self._lines: list[str] = []
         self._source = Lines([], None, 1)
+        self._laid_out_width = 0
         self._note = ""
 
     def compose(self) -> ComposeResult:
@@ -80,37 +81,43 @@ class RecordView(View):
         self._to_match()
 
     def _to_match(self) -> None:
-        """The part in which a search has found something, where it is gone to from match to match."""
+        """Choose the part in which a search has found something."""
         run, record = self.browsing.search, self._record
         match = None if run is None or record is None else run.match_at(record.offset)
         if match is not None:
             self._part = match.field if match.field in PARTS else "headers"
 
     async def _show(self) -> None:
-        """The part that is chosen, as it is to be seen."""
+        """Show the chosen part in the chosen view."""
         record = self._record
         if record is None:
             self.query_one(Facts).show([("no record", "here")])
-            self._lines, self._note, self._source = [], "", Lines([], None, 1)
         else:
             self.query_one(Facts).show(self._facts(record))
             self.post_message(messages.Told(record.problem))
+        await self._lay_out(record)
+        self._show_heading()
+
+    async def _lay_out(self, record: RecordDetail | None) -> None:
+        """Break the chosen part into lines that are as wide as the table."""
+        self._lines, self._note, self._source = [], "", Lines([], None, 1)
+        self._laid_out_width = self._table.size.width
+        if record is not None:
+            width = max(NARROWEST, self._laid_out_width - GUTTER - self._table.styles.scrollbar_size_vertical)
             # What takes as long as the value is long is done where no key waits for it.
-            width = max(NARROWEST, self._table.size.width - GUTTER - self._table.styles.scrollbar_size_vertical)
             what = record, self.browsing.topic, self._part, self._seen_as
             laid_out = partial(_laid_out, *what, self._marked(), width)
             self._lines, self._note, self._source = await self.browsing.ask(laid_out)
         self._table.show(self._source, len(self._source))
         if self._source.first is not None:
             self._table.go(self._source.first)
-        self._show_heading()
 
     def on_resize(self) -> None:
-        if self._record is not None:
-            start(self, "show", self._show)
+        if self._record is not None and self._table.size.width != self._laid_out_width:
+            start(self, "show", self._lay_out, self._record)
 
     def _marked(self) -> re.Pattern[bytes] | None:
-        """What stands out in the part that is shown."""
+        """Return what stands out in the part that is shown."""
         run, record = self.browsing.search, self._record
         if run is None or record is None or self._part not in run.job.wanted.fields:
             return None
@@ -176,7 +183,7 @@ class RecordView(View):
         start(self, "show", self._catch_up)
 
     async def _catch_up(self) -> None:
-        """The record that keys have gone to, its part that they have chosen."""
+        """Show the record that keys have gone to, and its part that they have chosen."""
         if self._wanted is not None:
             await self._read_record(self._wanted)
             self._wanted = None
@@ -216,7 +223,7 @@ def _laid_out(  # noqa: PLR0917 - all that the lines depend on
 
 
 def _lines_of(record: RecordDetail, topic: str, part: str, seen_as: text.View) -> tuple[list[str], str]:
-    """Of a part as it is to be seen, and what is to be said of that."""
+    """Return the lines of a part in a view, and what is to be said of them."""
     if part == "headers":
         return _header_lines(record, seen_as), seen_as
     if seen_as == "auto" and record.control is None:

@@ -26,7 +26,7 @@ MARKED = {"key": 2, "value": 3}
 
 
 class RecordsView(RowsView[RecordRow]):
-    """See above."""
+    """The records of a segment."""
 
     NOUN = "records"
     ONE = "record"

@@ -46,40 +46,40 @@ class RowsView(View, Generic[T]):
 
     @abstractmethod
     def columns(self) -> list[Shown[T]]:
-        """Of the table."""
+        """Return the columns of the table."""
 
     @abstractmethod
     def read(self, first: int, count: int) -> Sequence[T]:
-        """In the partition's thread."""
+        """Read rows, in the partition's thread."""
 
     @abstractmethod
     def look(self, item: T) -> tuple[str, str]:
-        """Tone and symbol."""
+        """Return tone and symbol of a row."""
 
     def marks(self, item: T, cells: tuple[str, ...]) -> tuple[Mark, ...]:
-        """What stands out in a row."""
+        """Return what stands out in a row."""
         del item, cells
         return ()
 
     @abstractmethod
     def total(self) -> int:
-        """How many rows there are so far."""
+        """Return how many rows there are so far."""
 
     @abstractmethod
     async def row_at_place(self) -> int | None:
-        """The row that all views agree on."""
+        """Return the row at the place that all views share."""
 
     @abstractmethod
     async def place_of(self, item: T) -> Place | None:
-        """Where a row is."""
+        """Return where a row is."""
 
     @abstractmethod
     def facts(self, item: T) -> Pairs:
-        """About the row under the cursor."""
+        """Return facts about the row under the cursor."""
 
     @abstractmethod
     def problem(self, item: T) -> str | None:
-        """What is wrong with it."""
+        """Return what is wrong with a row."""
 
     def compose(self) -> ComposeResult:
         yield LazyTable([each.column for each in self._source.shown])
@@ -119,7 +119,7 @@ class RowsView(View, Generic[T]):
         self._tell_problem()
 
     def _tell_problem(self) -> None:
-        """Of the row under the cursor; where there is none, of the segment."""
+        """Report the problem of the row under the cursor, or of the segment if there is no row."""
         segment = self.browsing.segment
         unread = None if segment is None else segment.problem
         problem = unread if self._item is None else self.problem(self._item)

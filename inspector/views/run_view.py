@@ -52,11 +52,11 @@ class ShowsRun(Widget, Generic[R]):
             self._looks.pause()
 
     def problem(self, run: R) -> str | None:
-        """What is wrong."""
+        """Return what is wrong."""
         return run.problem
 
     def look_at(self, run: R | None) -> None:
-        """Another run."""
+        """Show another run."""
         self.run = run
         self._seen = (None, -1)
         self._looks.resume()
@@ -66,14 +66,14 @@ class ShowsRun(Widget, Generic[R]):
 
     @abstractmethod
     def show_run(self) -> None:
-        """The run, as it is now."""
+        """Show the run as it is now."""
 
     @abstractmethod
     def headings(self) -> list[str]:
-        """What the line says, besides how far it has come; safe to show."""
+        """Return what the line says, besides how far the run has come; safe to show."""
 
     def show_heading(self) -> None:
-        """The line."""
+        """Show the line."""
         parts = [*self.headings(), *([] if self.run is None else _progress(self.run))]
         line = Text("  ".join(filter(None, parts)), no_wrap=True, overflow="ellipsis")
         self.query_one(".heading", Static).update(line)
@@ -93,16 +93,16 @@ class ShowsRun(Widget, Generic[R]):
 
     @abstractmethod
     def action_run(self) -> None:
-        """Once more, from the start."""
+        """Run once more, from the start."""
 
 
 def left_out(unreadable: int, problem: str | None) -> str | None:
-    """Of what could not be read: the first of 12 left out: 0....log: position 4096: the checksum does not hold."""
+    """Return what could not be read: the first of 12 left out: 0....log: position 4096: the checksum does not hold."""
     return f"the first of {unreadable:,} left out: {problem}" if unreadable > 1 else problem
 
 
 def _progress(run: Run[Any]) -> list[str]:
-    """50% of 1.0 GiB, 4 s  esc ends it | done in 8 s | ! cancelled at 50% after 4 s."""
+    """Return the progress: 50% of 1.0 GiB, 4 s, esc ends it; done in 8 s; ! cancelled at 50% after 4 s."""
     progress = run.progress
     share = 100 * progress.done_bytes // progress.total_bytes if progress.total_bytes else 0
     if not run.is_running:

@@ -30,7 +30,7 @@ UNKNOWN_END = 2**63 - 1
 
 
 class SearchView(ShowsRun[SearchRun], View):
-    """See above."""
+    """The matches of a search."""
 
     def compose(self) -> ComposeResult:
         self._shown: SearchRun | None = None
@@ -81,7 +81,7 @@ class SearchView(ShowsRun[SearchRun], View):
             self.look_at(self.browsing.search)
 
     def step(self, forwards: bool) -> None:
-        """To the next match in the list, or the one before; one that may come is waited for."""
+        """Go to the next match in the list, or the one before; one that may come is waited for."""
         here = self.table.cursor if self.table.count else -1
         here = here if self._wanted is None else self._wanted
         self._wanted = here + (1 if forwards else -1)
@@ -113,7 +113,7 @@ class SearchView(ShowsRun[SearchRun], View):
 
 
 def found(run: SearchRun) -> str:
-    """12 matches of 'order-17' in key."""
+    """Return what was found: 12 matches of 'order-17' in key."""
     wanted = run.job.wanted
     kind = "/" if wanted.regex else "'"
     count = len(run.offsets)
@@ -123,7 +123,7 @@ def found(run: SearchRun) -> str:
 
 
 def reached(run: SearchRun) -> str:
-    """How far it has come, and what it has left out."""
+    """Return how far the search has come, and what it has left out."""
     progress = run.reached
     if progress is None:
         return "reached nothing so far"

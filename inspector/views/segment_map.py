@@ -12,7 +12,6 @@ from textual.widgets import Static
 
 from .. import messages, text
 from ..browsing import Browsing
-from ..columns import SYMBOLS
 from ..model.types import Place
 from ..widgets.strip import SegmentStrip
 from .view import View, start
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 
 BETWEEN_DRAWINGS_SECONDS = 0.3
 CELL_BYTES = 64
-LEGEND = "  ".join(f"{symbol} {kind}" for kind, symbol in SYMBOLS.items())
+LEGEND = "1-9 + batches begin  t txn  c control  a aborted  ! damaged  . unread  _ empty"
 
 
 class SegmentMapView(View):
@@ -71,7 +70,7 @@ class SegmentMapView(View):
             self._strip.go(len(self._cells) - 1)
 
     def _cells_wanted(self) -> int:
-        """As many as have room, but no cell of a few bytes only, where more than a line is filled."""
+        """Return how many cells have room, but none of a few bytes only if more than a line is filled."""
         row = self.browsing.row
         return min(self._strip.cells_wanted, max(self._strip.size.width, (row.bytes if row else 0) // CELL_BYTES))
 
@@ -93,7 +92,7 @@ class SegmentMapView(View):
             self.browsing.place = Place(self.browsing.base_offset, batch.position)
 
     async def _tell_cell(self) -> BatchRow | None:
-        """What is in the cell, and its first batch."""
+        """Show what is in the cell, and its first batch."""
         facts, segment = self.query_one(".facts", Static), self.browsing.segment
         if segment is None or not self._cells:
             facts.update(Text("no batches" if self.browsing.is_read else "reading …"))
@@ -106,7 +105,7 @@ class SegmentMapView(View):
             row = await self.browsing.ask(segment.batch_at, position=cell.position)
             return None if row is None else await self.browsing.ask(segment.batch, row)
         batch = await self.browsing.ask(segment.batch, cell.first_row)
-        count = cell.last_row - cell.first_row + 1
+        count = cell.batches
         begins = None if batch is None else batch.base_offset
         offsets = "" if begins is None else f", from offset {text.number(begins)}"
         when = "" if batch is None else self.session.times.full(batch.max_timestamp)

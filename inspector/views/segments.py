@@ -72,7 +72,7 @@ class SegmentsView(View):
         self.query_one(WatermarkBar).show(marks)
 
     async def _ask_transactions(self) -> None:
-        """What takes longer to tell; not again before ten times as long has gone by."""
+        """Ask for what takes longer; not again before ten times as long has gone by."""
         began = time.monotonic()
         if self.browsing.state.last_stable is None:
             self._stable = await self.session.desk(self.browsing.reader.work_out_last_stable)

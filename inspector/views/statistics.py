@@ -27,7 +27,7 @@ NARROWEST = 20
 
 
 class StatisticsView(ShowsRun[StatisticsRun], View):
-    """See above."""
+    """The statistics of a segment or a partition."""
 
     BINDINGS: ClassVar[list[BindingType]] = bindings("statistics")
 

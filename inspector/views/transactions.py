@@ -68,7 +68,7 @@ class TransactionsView(ShowsRun[TransactionsRun], View):
         self.set_interval(LOOKS_AGAIN_SECONDS, self._read_anew)
 
     def _read_anew(self) -> None:
-        """Where what was read is of the log as it was."""
+        """Read again if what was read is of the log as it was."""
         run, is_seen = self.run, self.display and self.screen.is_current
         is_old = run is not None and run.state == "finished" and self.browsing.state.log_end != self._read_end
         if is_seen and is_old and time.monotonic() >= self._rest_until:
@@ -121,7 +121,7 @@ class TransactionsView(ShowsRun[TransactionsRun], View):
         return [f"{counts}  committed {state.committed:,}", stable, newest]
 
     def problem(self, run: TransactionsRun) -> str | None:
-        """Also what could not be read."""
+        """Return what is wrong, also what could not be read."""
         return run.problem or (None if run.transactions is None else run.transactions.problem)
 
     def _show_command(self) -> None:
@@ -132,7 +132,7 @@ class TransactionsView(ShowsRun[TransactionsRun], View):
     # Keys.
 
     def step(self, forwards: bool) -> None:
-        """To the next transaction in the list, or the one before."""
+        """Go to the next transaction in the list, or the one before."""
         self.table.go(self.table.cursor + (1 if forwards else -1))
 
     def on_lazy_table_moved(self, message: LazyTable.Moved) -> None:
@@ -152,7 +152,7 @@ class TransactionsView(ShowsRun[TransactionsRun], View):
         self._show_rows()
 
     async def copied(self) -> str:
-        """The command that aborts it; of what has ended the row."""
+        """Return the commands that abort the marked transactions; of those that have ended, the rows."""
         rows = [self._rows[i] for i in sorted(self.table.marked) if i < len(self._rows)]
         if not rows:
             current = self._current()
@@ -161,12 +161,12 @@ class TransactionsView(ShowsRun[TransactionsRun], View):
 
 
 def _name(row: TransactionRow) -> tuple[int, int]:
-    """What tells transactions apart, also when one has ended in between."""
+    """Return what tells transactions apart, also when one has ended in between."""
     return row.producer_id, row.first_offset
 
 
 def about_transaction(row: TransactionRow, times: columns.Times) -> str:
-    """What it means that it is so, and the command, whole."""
+    """Return what the state of a transaction means, and the whole command."""
     since = times.short(row.last_timestamp) or "long ago"
     if row.abort_command is not None:
         what = (

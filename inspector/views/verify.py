@@ -37,7 +37,7 @@ WIDE_ORDER = ("SEVERITY", "FILE", "CODE", "TEXT", "POSITION", "OFFSET")
 
 
 class VerifyPanel(ShowsRun[VerifyRun]):
-    """path: what is checked; wide: it has directories. Whoever has it hears of what is chosen."""
+    """A check and its findings. path: what is checked; wide: whether names of files include a directory."""
 
     BINDINGS: ClassVar[list[BindingType]] = bindings("verify")
 
@@ -64,7 +64,7 @@ class VerifyPanel(ShowsRun[VerifyRun]):
         yield Static(classes="detail")
 
     def appear(self) -> None:
-        """Shown, perhaps again."""
+        """Show the check, perhaps again."""
         run = self.runs.of(VerifyRun, self._path)
         if run is not None and run is not self.run:
             self._deep = run.job.deep
@@ -141,13 +141,13 @@ class VerifyPanel(ShowsRun[VerifyRun]):
         self.table.show(self._source, len(found))
 
     def copied(self) -> str:
-        """The marked findings, or that under the cursor, as `kafkalog verify` has them."""
+        """Return the marked findings, or the one under the cursor, as `kafkalog verify` prints them."""
         rows = sorted(self.table.marked) or [self.table.cursor]
         return "\n".join(str(self._order[row]) for row in rows if row < len(self._order))
 
 
 class VerifyView(View):
-    """Of a partition."""
+    """The check of a partition."""
 
     def compose(self) -> ComposeResult:
         yield VerifyPanel(self.session, self.browsing.reader.path)
@@ -179,7 +179,7 @@ class VerifyView(View):
 
 
 def target_of(finding: Finding, base_offset: int | None) -> Target | None:
-    """Its first byte, else its first offset."""
+    """Return the first byte of a finding, or else its first offset."""
     if finding.position is not None and base_offset is not None:
         return Byte(finding.position, base_offset)
     return None if finding.first_offset is None else Offset(finding.first_offset)

@@ -26,7 +26,7 @@ P = ParamSpec("P")
 def start(
     widget: Widget, group: str, work: Callable[P, Coroutine[Any, Any, None]], *args: P.args, **kwargs: P.kwargs
 ) -> None:
-    """Runs `work`, and no more what this widget has begun in the same group. What goes wrong is told in its place."""
+    """Run `work` in the place of what this widget has begun in the same group. Errors are shown in its place."""
     # A function, not a coroutine: what is replaced before it has begun is never made.
     guarded: WorkType[None] = partial(_guarded, widget, partial(work, *args, **kwargs))
     widget.run_worker(guarded, group=group, exclusive=True, exit_on_error=False)
@@ -42,7 +42,7 @@ async def _guarded(widget: Widget, work: Callable[[], Coroutine[Any, Any, None]]
 
 
 def problem_text(error: Exception) -> str:
-    """One line."""
+    """Return an error as one line."""
     from kafkalog.errors import KafkaLogError
 
     if isinstance(error, (KafkaLogError, OSError)):
@@ -81,20 +81,20 @@ class View(Vertical):
         """Show what is looked at now."""
 
     async def refreshed(self) -> None:
-        """The state of the partition is new."""
+        """Show the new state of the partition."""
 
     async def indexed(self) -> None:
-        """More of the segment has been read."""
+        """Show what more of the segment has been read."""
 
     async def settle(self) -> None:
         """Make what is under the cursor the place that views agree on, where it is not read so far."""
 
     def back(self) -> bool:
-        """Whether escape means something here, which is then done; else it is one level back."""
+        """Do what escape means here; return False if that is to go one level back."""
         return False
 
     async def copied(self) -> str:
-        """What `c` copies; "" = nothing."""
+        """Return what `c` copies; "" = nothing."""
         return ""
 
     def on_paged_view_failed(self, message: PagedView.Failed) -> None:

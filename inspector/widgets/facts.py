@@ -18,7 +18,7 @@ Pairs: TypeAlias = Sequence[tuple[str, str]]
 
 
 class Facts(Widget):
-    """`show(pairs)`: texts that are safe to show. listed: a line each."""
+    """Names and values, which are safe to show."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -26,17 +26,17 @@ class Facts(Widget):
         self._listed = False
 
     def show(self, pairs: Pairs, *, listed: bool = False) -> None:
-        """Other facts; those without a value are left out."""
+        """Show other facts; those without a value are left out."""
         self._pairs = [pair for pair in pairs if pair[1]]
         self._listed = listed
         self.refresh(layout=True)
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:  # noqa: ARG002
-        """As many lines as they take."""
+        """Return the number of lines that the facts take."""
         return max(1, len(self._lines(width)))
 
     def _lines(self, width: int) -> list[list[tuple[str, str]]]:
-        """A pair is not torn apart, unless it is too long for any line."""
+        """Return the pairs line by line; a pair is not torn apart, unless it is too long for any line."""
         lines: list[list[tuple[str, str]]] = []
         used = width
         for name, value in self._pairs:
@@ -49,7 +49,7 @@ class Facts(Widget):
         return lines
 
     def render(self) -> Text:
-        """The lines."""
+        """Return the lines."""
         indent = max((cell_len(name) for name, _ in self._pairs), default=0) if self._listed else 0
         text = Text(no_wrap=True, overflow="ellipsis")
         for i, line in enumerate(self._lines(self.size.width)):

@@ -53,15 +53,20 @@ class Window:
 
 
 class ByteSource(Protocol):
-    """Where bytes come from."""
+    """A source of bytes."""
 
     def window(self, start: int, length: int) -> Window:
-        """At most `length` bytes from `start` on. Called in the thread of the desk."""
+        """Return at most `length` bytes from `start` on. Called in the thread of the desk."""
         ...
 
 
 class HexLines(PagedView[Window]):
-    """See above. `show` gives it what to show; `cursor` is the byte that the keys are at; `field` what is enclosed."""
+    """The bytes of a file.
+
+    Attributes:
+        cursor: The byte that the keys are at.
+        field: The bytes that are enclosed: from, up to; None: none are.
+    """
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {
         "hex-lines--titles",
@@ -84,7 +89,7 @@ class HexLines(PagedView[Window]):
         """Enter, or a double click."""
 
     class StepWanted(Message):
-        """To the next or previous field or batch; what: "field" or "batch"."""
+        """Asks for the next or the previous of `what`: "field" or "batch"."""
 
         def __init__(self, what: str, *, forwards: bool) -> None:
             self.what = what
@@ -99,7 +104,7 @@ class HexLines(PagedView[Window]):
     # What is shown.
 
     def show(self, source: ByteSource | None, count: int, desk: Desk, *, cursor: int = 0) -> None:
-        """Bytes of another file, or of one that was cut."""
+        """Show the bytes of another file, or of one that was cut."""
         self._show_pieces(None if source is None else source.window, desk)
         self.field = None
         self.count = count
@@ -107,7 +112,7 @@ class HexLines(PagedView[Window]):
         self.go(cursor, tell=True)
 
     def resize_to(self, count: int) -> None:
-        """The file is so long now; what was there before is as it was, unless it is shorter."""
+        """Take in the new size of the file; what was there before is as it was, unless the file is shorter."""
         if count == self.count:
             return
         self._forget(self.count if count > self.count else 0)
@@ -116,14 +121,14 @@ class HexLines(PagedView[Window]):
         self._move(self.cursor)
 
     def reread_unknown(self, known_end: int) -> None:
-        """Of whose bytes it was not known where batches begin, and is now, up to `known_end`."""
+        """Read the bytes again up to `known_end` of which it was not known where batches begin."""
         for number, window in list(self._pieces.items()):
             if not window.is_known and number * CHUNK < known_end:
                 del self._pieces[number]
                 self.refresh()
 
     def enclose(self, field: tuple[int, int] | None) -> None:
-        """Other bytes are the field of the cursor: from, up to."""
+        """Enclose the bytes of another field: from, up to."""
         if field != self.field:
             self.field = field
             self.refresh()
@@ -135,7 +140,7 @@ class HexLines(PagedView[Window]):
         return max(8, len(f"{self.count:x}"))
 
     def _width_of(self, per_row: int) -> int:
-        """Gutter, position, bytes with a sign before each and one behind the last, a gap in the middle, the text."""
+        """Return the width of gutter, position, bytes with a sign around each, the gap in the middle, and text."""
         return GUTTER + self._digits + GAP + 3 * per_row + per_row // WIDE + 1 + GAP + per_row
 
     def _resized(self) -> None:
@@ -181,7 +186,7 @@ class HexLines(PagedView[Window]):
         return _merged(pairs)
 
     def _before(self, position: int, column: int, begins: set[int]) -> str:
-        """What stands before a byte."""
+        """Return what stands before a byte."""
         closing = self._behind(position, column > 0)
         opening = " "
         if self.field is not None and position == self.field[0]:
@@ -195,7 +200,7 @@ class HexLines(PagedView[Window]):
         return opening if opening in "[>" else closing if closing == "]" else opening
 
     def _behind(self, position: int, has_before: bool) -> str:
-        """What stands behind the byte before."""
+        """Return what stands after the byte before."""
         return "]" if has_before and self.field is not None and position == self.field[1] else " "
 
     def _style(self, position: int, inside: Sequence[Stretch]) -> Style:
@@ -211,7 +216,7 @@ class HexLines(PagedView[Window]):
         return self.field is not None and self.field[0] <= position < self.field[1]
 
     def _between(self, position: int, styles: Sequence[Style], column: int) -> Style:
-        """Of what stands before a byte: inside a field as the field, else as nothing."""
+        """Return the style of what stands before a byte: inside a field that of the field, else none."""
         if column and self._is_in_field(position) and self._is_in_field(position - 1):
             return styles[column] if position - 1 == self.cursor else styles[column - 1]
         return self.rich_style
@@ -230,7 +235,7 @@ class HexLines(PagedView[Window]):
         return self.Moved(self.cursor, by_key=by_user)
 
     def _by_rows(self, rows: int) -> None:
-        """As many rows as there are; in the first and the last it stays in its column."""
+        """Move by as many rows as there are; in the first and the last stay in the column."""
         last = max(0, self.count - 1) // self.per_row
         row = max(0, min(self.cursor // self.per_row + rows, last))
         self._by_key(row * self.per_row + self.cursor % self.per_row)
@@ -285,7 +290,7 @@ class HexLines(PagedView[Window]):
             self.post_message(self.Chosen())
 
     def _at(self, x: int, y: int) -> int | None:
-        """The byte that is shown there, in figures or as text."""
+        """Return the byte that is shown there, in figures or as text."""
         start = (self.scroll_offset.y + y - 1) * self.per_row
         text = self._width_of(self.per_row) - self.per_row
         left = GUTTER + self._digits + GAP
@@ -296,12 +301,12 @@ class HexLines(PagedView[Window]):
 
 
 def _gap(column: int) -> str:
-    """What sets the halves of a row apart."""
+    """Return the blank that separates the halves of a row."""
     return " " if column == WIDE // 2 else ""
 
 
 def _merged(pairs: Sequence[tuple[str, Style]]) -> list[Segment]:
-    """Fewer segments: a terminal is told a style once for all that has it."""
+    """Merge neighbours of the same style: a terminal is told a style once for all that has it."""
     found: list[tuple[list[str], Style]] = []
     for text, style in pairs:
         if found and found[-1][1] == style:

@@ -35,7 +35,7 @@ NARROWEST, WIDEST = 3, 400
 
 
 class LazyTable(PagedView[Sequence[Row]]):
-    """See above. `show` gives it what to show, `grow` says that there is more, `cursor` is the row the keys are at."""
+    """A table of rows: `show` gives it a source, `grow` says that there are more; the keys are at the row `cursor`."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {
         "lazy-table--titles",
@@ -99,14 +99,14 @@ class LazyTable(PagedView[Sequence[Row]]):
     # What is shown.
 
     def show(self, source: Source, count: int, desk: Desk | None = None, *, cursor: int = 0) -> None:
-        """Rows of another source; without a desk they are asked for at once, as they are in memory."""
+        """Show the rows of another source; without a desk they are asked for at once, as they are in memory."""
         self._show_pieces(source.rows, desk)
         self.marked.clear()
         self._set_count(count)
         self._move(cursor, tell=True)
 
     def grow(self, count: int) -> None:
-        """So many rows now; those that were there are as they were."""
+        """Take in a larger number of rows; those that were there are as they were."""
         if count < self.count:
             self.reread(count)
         elif count > self.count:
@@ -116,14 +116,14 @@ class LazyTable(PagedView[Sequence[Row]]):
                 self._move(count - 1, tell=True)
 
     def reread(self, count: int | None = None) -> None:
-        """The same source, whose rows may have changed; cursor and marks stay where they are."""
+        """Read the same source again, whose rows may have changed; cursor and marks stay where they are."""
         self._forget()
         self._set_count(self.count if count is None else count)
         self.marked = {row for row in self.marked if row < self.count}
         self._move(self.cursor, tell=self.cursor >= self.count)
 
     def row_under_cursor(self) -> Row | None:
-        """None: it is not there, or not there yet."""
+        """Return the row under the cursor; None: it is not there, or not there yet."""
         return self._row(self.cursor) if self.cursor < self.count else None
 
     def _row(self, row: int) -> Row | None:
@@ -152,9 +152,12 @@ class LazyTable(PagedView[Sequence[Row]]):
         bar = self.styles.scrollbar_size_vertical if self.count + self.titles > outer.height else 0
         room = outer.width - bar - GUTTER - 2 * (len(shares) - 1)
         room -= sum(self.widths[i] + 2 for i in others if not self.columns[i].aside)
-        aside = sum(self.widths[i] + 2 for i in others if self.columns[i].aside)
-        if room - aside >= 2 * sum(self.columns[i].width for i in shares):
-            room -= aside
+        for i in (i for i in others if self.columns[i].aside):
+            if room - self.widths[i] - 2 < 2 * sum(self.columns[i].width for i in shares):
+                # For the mark at the end of the titles.
+                room -= 2
+                break
+            room -= self.widths[i] + 2
         parts = sum(shares.values())
         for i, share in shares.items():
             self.widths[i] = max(self.columns[i].width, room * share // parts)
@@ -204,7 +207,7 @@ class LazyTable(PagedView[Sequence[Row]]):
         return Strip([Segment(text, style)])
 
     def _marked(self, text: str, row: Row, style: Style) -> Iterator[Segment]:
-        """The text of a row in pieces, those that stand out in a style of their own."""
+        """Yield the text of a row in pieces, those that stand out in a style of their own."""
         cells = self._cells(row)
         done = 0
         for cell, start, end, kind in sorted(row.marks):
@@ -301,7 +304,7 @@ class LazyTable(PagedView[Sequence[Row]]):
             self._move(self.cursor + 1, by_user=True)
 
     def action_sort(self) -> None:
-        """Up, down, and as the source has them, by turns."""
+        """Sort up, down, and as the source has the rows, by turns."""
         if self.sorted_by is None or self.sorted_by[0] != self.column:
             self._want_sorted(self.column, reverse=False)
         elif not self.sorted_by[1]:
@@ -313,12 +316,12 @@ class LazyTable(PagedView[Sequence[Row]]):
         self.post_message(self.SortWanted(self, column, reverse))
 
     def show_sorted(self, column: int | None, reverse: bool = False) -> None:
-        """What the rows are sorted by, in the titles."""
+        """Show in the titles what the rows are sorted by."""
         self.sorted_by = None if column is None else (column, reverse)
         self.refresh()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002
-        """Keys that do nothing here are not in the footer."""
+        """Return whether a key does something here, and is in the footer."""
         if action in {"choose", "sort", "narrower", "wider", "column_left", "column_right"} and not self.titles:
             return False
         return self.sortable if action == "sort" else True
@@ -331,7 +334,7 @@ class LazyTable(PagedView[Sequence[Row]]):
         return row if y >= self.titles and 0 <= row < self.count else None
 
     def _column_at(self, x: int) -> tuple[int, bool] | None:
-        """The column at so many cells from the left, and whether it is its right border."""
+        """Return the column at so many cells from the left, and whether it is its right border."""
         end = GUTTER
         for i, width in enumerate(self.widths):
             end += width + 2

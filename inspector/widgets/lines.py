@@ -27,13 +27,13 @@ class TopLine(Widget):
         self._path = self._what = self._right = ""
 
     def show(self, path: str, what: str, right: str) -> None:
-        """Texts that are safe to show."""
+        """Show texts that are safe to show."""
         if (path, what, right) != (self._path, self._what, self._right):
             self._path, self._what, self._right = path, what, right
             self.refresh()
 
     def render(self) -> Text:
-        """The line."""
+        """Return the line."""
         name = " kafkalog read-only "
         room = self.size.width - cell_len(name) - cell_len(self._right) - 4
         what = f" | {self._what}" if self._what else ""
@@ -46,7 +46,7 @@ class TopLine(Widget):
 
 
 def _end_of(text: str, width: int) -> str:
-    """The end of a path says more than its beginning."""
+    """Return the end of a path, which says more than its beginning."""
     while cell_len(text) > width:
         text = "…" + text[2:]
     return text
@@ -62,12 +62,12 @@ class TabLine(Widget):
         self._tabs: Sequence[tuple[str, str, str, str, bool]] = ()
 
     def show(self, tabs: Sequence[tuple[str, str, str, str, bool]]) -> None:
-        """Other tabs."""
+        """Show other tabs."""
         self._tabs = tabs
         self.refresh()
 
     def render(self) -> Text:
-        """In short where there is no room, but for the one that is shown."""
+        """Return the tabs, in short where there is no room, but for the one that is shown."""
         full = self._text(short=False)
         return full if full.cell_len <= self.size.width else self._text(short=True)
 
@@ -101,7 +101,8 @@ class KeysLine(Widget):
         text = Text(no_wrap=True, overflow="crop")
         hints = self._hints()
         last = sorted((hint for hint in hints if hint[2] in ALWAYS_SHOWN), key=lambda hint: ALWAYS_SHOWN.index(hint[2]))
-        room = self.size.width - sum(len(key) + len(label) + 3 for key, label, _ in last)
+        # The blank after the last key may be cut off.
+        room = self.size.width + 1 - sum(len(key) + len(label) + 3 for key, label, _ in last)
         for key, label, action in [hint for hint in hints if hint not in last]:
             if text.cell_len + len(key) + len(label) + 3 > room:
                 break

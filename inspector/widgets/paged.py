@@ -35,7 +35,13 @@ LEAST_WITH_MIDDLE = 3
 
 
 class PagedView(ScrollView, Generic[P], can_focus=True):
-    """See above. `cursor` is the row, or byte, that the keys are at, of `count`; `following`: it stays at the end."""
+    """A view of many lines.
+
+    Attributes:
+        cursor: The row, or byte, that the keys are at.
+        count: The number of rows or bytes.
+        following: Whether the cursor stays at the end.
+    """
 
     class Failed(Message):
         """A piece could not be read."""
@@ -51,7 +57,7 @@ class PagedView(ScrollView, Generic[P], can_focus=True):
         """The user has gone to the end."""
 
     def __init__(self, piece: int, *, titles: bool = True, unreadable: P | None = None) -> None:
-        """piece: how long one is. unreadable: kept for one that fails; None: it is asked for again when it is seen."""
+        """Prepare the view. piece: its length. unreadable: kept for a piece that fails; None: asked for again."""
         super().__init__()
         self.titles = titles
         self.cursor = 0
@@ -74,44 +80,44 @@ class PagedView(ScrollView, Generic[P], can_focus=True):
 
     @abstractmethod
     def _titles(self) -> Strip:
-        """The line at the top, which stays."""
+        """Return the line at the top, which stays."""
 
     @abstractmethod
     def _line(self, number: int) -> Strip:
-        """A line, or a blank one behind the last."""
+        """Return a line, or a blank one after the last."""
 
     @abstractmethod
     def _resized(self) -> None:
-        """There is other room, or more to show: `virtual_size` is to be set."""
+        """Set `virtual_size`: there is other room, or more to show."""
 
     @abstractmethod
     def _moved(self, *, by_user: bool) -> Message:
-        """What is told where the cursor is at another place."""
+        """Return the message that the cursor is at another place."""
 
     @abstractmethod
     def _at(self, x: int, y: int) -> int | None:
-        """Where the cursor goes with a click: x cells from the left of all, y lines below the top of what is seen."""
+        """Return where the cursor goes with a click: x cells from the left of all, y lines below the top seen."""
 
     @abstractmethod
     def _choose(self) -> None:
-        """What the cursor is at was chosen."""
+        """Choose what the cursor is at."""
 
     def _line_of(self, cursor: int) -> int:
         return cursor
 
     def _most_wanted(self) -> int:
-        """The pieces seen at once, and as many again; what was asked for before them is seen no more."""
+        """Return twice the number of pieces seen at once; what was asked for before them is seen no more."""
         return 4
 
     # Reading.
 
     def _show_pieces(self, read: Callable[[int, int], P] | None, desk: Desk | None) -> None:
-        """Others: `read(first, count)` is called in the desk's thread; without a desk at once."""
+        """Show others: `read(first, count)` is called in the desk's thread; without a desk at once."""
         self._read, self._desk = read, desk
         self._forget()
 
     def _forget(self, first: int = 0) -> None:
-        """What has been read from a row, or byte, on; the piece that it is in too."""
+        """Forget what was read from a row, or byte, on; the piece that it is in too."""
         start = first // self._piece
         for number in [each for each in self._pieces if each >= start]:
             del self._pieces[number]
@@ -120,7 +126,7 @@ class PagedView(ScrollView, Generic[P], can_focus=True):
             self._awaited = None
 
     def _piece_with(self, place: int) -> P | None:
-        """The piece that a row, or byte, is in. None: it is not there yet, and has been asked for."""
+        """Return the piece with a row, or byte. None: it is not there yet, and has been asked for."""
         number = place // self._piece
         piece = self._pieces.get(number)
         if piece is None and self._desk is None and self._read is not None:
@@ -146,7 +152,7 @@ class PagedView(ScrollView, Generic[P], can_focus=True):
             self.run_worker(load, group="pieces", exit_on_error=False)
 
     async def _load(self) -> None:
-        """What was asked for last comes first: it is what is seen."""
+        """Read what was asked for last first: it is what is seen."""
         try:
             while self._wanted and self._desk is not None and self._read is not None:
                 number = self._awaited = self._wanted.pop()
@@ -171,7 +177,7 @@ class PagedView(ScrollView, Generic[P], can_focus=True):
     # Drawing.
 
     def render_line(self, y: int) -> Strip:
-        """One line of what is seen."""
+        """Return one line of what is seen."""
         x, top = self.scroll_offset
         strip = self._titles() if self.titles and y == 0 else self._line(top + y - self.titles)
         return strip.crop_extend(x, x + self.size.width, self.rich_style).apply_offsets(x, y)
@@ -182,7 +188,7 @@ class PagedView(ScrollView, Generic[P], can_focus=True):
     # Moving.
 
     def go(self, cursor: int, *, tell: bool = False) -> None:
-        """The cursor to a place, which is brought to the middle if it was not seen; tell: also where it was there."""
+        """Move the cursor to a place, brought to the middle if it was not seen; tell: also if it was there."""
         self._show_line(self._line_of(cursor), in_middle=True)
         self._move(cursor, tell=tell)
 
@@ -194,7 +200,7 @@ class PagedView(ScrollView, Generic[P], can_focus=True):
             self.post_message(self._moved(by_user=by_user))
 
     def _show_line(self, line: int, *, in_middle: bool = False) -> None:
-        """Scroll, as far as is needed, where it is not seen."""
+        """Scroll, as far as is needed, to a line that is not seen."""
         top, height = self.scroll_offset.y, self._lines_seen()
         if top <= line < top + height and not self._unplaced:
             return
@@ -217,7 +223,7 @@ class PagedView(ScrollView, Generic[P], can_focus=True):
         self.post_message(self.Resumed())
 
     def pause(self) -> None:
-        """The end is followed no more."""
+        """Follow the end no more."""
         if self.following:
             self.following = False
             self.post_message(self.Paused())

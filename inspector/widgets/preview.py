@@ -29,7 +29,7 @@ class Part:
 
 
 class Preview(Widget):
-    """`show(parts)`: one below the other; what has no room is left out, and the last line says so."""
+    """The parts of a record, one below the other; what has no room is left out, and the last line says so."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {"preview--label", *(f"preview--{mark}" for mark in MARKS)}
 
@@ -53,11 +53,13 @@ class Preview(Widget):
         return Text("\n", no_wrap=True, overflow="crop").join(shown)
 
     def _lines(self) -> Iterator[Text]:
+        # More than has room, so that long lines cost no more than is seen of them.
+        most = self.size.width * (self.size.height + 1)
         for part in self._parts:
             label = Text(f"{part.label}  ", self.get_component_rich_style("preview--label"))
             if len(part.lines) > 1:
                 yield label
-            for line in part.lines:
+            for line in (each[:most] for each in part.lines):
                 text = Text(line)
                 for mark in json_marks(line) if part.is_json else ():
                     text.stylize(self.get_component_rich_style(f"preview--{mark.kind}"), mark.start, mark.end)

@@ -20,7 +20,7 @@ class ProblemLine(Static):
         self.display = False
 
     def tell(self, problem: str | None) -> None:
-        """Shown as it is, control characters escaped; no markup."""
+        """Show a problem as it is, control characters escaped; no markup."""
         if problem == self.problem:
             return
         self.problem = problem

@@ -102,6 +102,6 @@ class Prompt(Horizontal):
 
 
 def _remember(history: list[str], typed: str) -> None:
-    """At the end, and nowhere else."""
+    """Put the text at the end of the history, and nowhere else."""
     others = [each for each in history if each != typed]
     history[:] = [*others[1 - MOST_REMEMBERED :], typed]

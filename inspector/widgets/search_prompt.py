@@ -63,7 +63,7 @@ class SearchPrompt(Vertical):
         self.query_one(Static).update(Text(line, no_wrap=True, overflow="ellipsis"))
 
     def _accepts(self, typed: str) -> bool:
-        """What is no regular expression is told, and can be mended."""
+        """Return whether the text may go; report what is no regular expression."""
         try:
             replace(self._wanted, text=typed).pattern()
         except ValueError as error:

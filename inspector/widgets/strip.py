@@ -1,7 +1,7 @@
 """The map of a segment: a cell for so many bytes, with the symbol and the colour of the worst batch in them.
 
-    -----------------tttttttt-----------!!----------      - data   t transactional   c control   a aborted   ! corrupt
-    -----ttttttttcaaaac------------
+    1--1----2-112-1--tttttttt3-1--2-----!!--1-------      1-9 batches begin, + more, - none of plain data
+    1----ttttttttcaaaac2----1------      t transactional   c control   a aborted   ! corrupt
 
 A . has not been read yet, _ is room for what is to come. The cell of the cursor is reversed and underlined.
 """
@@ -28,6 +28,11 @@ class MapCell(Protocol):
     @property
     def kind(self) -> str:
         """The worst kind."""
+        ...
+
+    @property
+    def batches(self) -> int:
+        """The number of batches that begin in it."""
         ...
 
 
@@ -61,20 +66,20 @@ class SegmentStrip(Widget, can_focus=True):
         return self.size.width * self.size.height
 
     def show(self, cells: Sequence[MapCell]) -> None:
-        """Other cells; the cursor stays where it is, as far as it can."""
+        """Show other cells; the cursor stays where it is, as far as it can."""
         self.cells = cells
         self.cursor = max(0, min(self.cursor, len(cells) - 1))
         self.refresh()
 
     def go(self, cell: int) -> None:
-        """The cursor to a cell."""
+        """Move the cursor to a cell."""
         before, self.cursor = self.cursor, max(0, min(cell, len(self.cells) - 1))
         self.refresh()
         if before != self.cursor:
             self.post_message(self.Moved(self.cursor))
 
     def render_line(self, y: int) -> Strip:
-        """One line of the map."""
+        """Return one line of the map."""
         width = self.size.width
         first = y * width
         segments = []
@@ -82,7 +87,7 @@ class SegmentStrip(Widget, can_focus=True):
             style = self.get_component_rich_style(f"segment-strip--{cell.kind}")
             if i == self.cursor:
                 style = style + self.get_component_rich_style("segment-strip--cursor", partial=True)
-            segments.append(Segment(SYMBOLS[cell.kind], style))
+            segments.append(Segment(_symbol(cell), style))
         return Strip(segments).extend_cell_length(width, self.rich_style)
 
     def on_resize(self) -> None:
@@ -116,3 +121,10 @@ class SegmentStrip(Widget, can_focus=True):
     def action_map_open(self) -> None:
         if self.cells:
             self.post_message(self.Chosen(self.cursor))
+
+
+def _symbol(cell: MapCell) -> str:
+    """Return the symbol of the kind; of plain data the number of batches that begin in the cell."""
+    if cell.kind != "data" or not cell.batches:
+        return SYMBOLS[cell.kind]
+    return str(cell.batches) if cell.batches < 10 else "+"

@@ -36,7 +36,7 @@ NAMES = (
 
 
 def places(marks: Watermarks, width: int) -> list[int | None]:
-    """The cell of each of NAMES on a bar so wide; one that lies outside stands at the end it lies beyond."""
+    """Return the cell of each of NAMES on a bar so wide; one beyond an end stands at that end."""
     start, end = marks.log_start, marks.log_end
     offsets = (start, marks.recovery_point, marks.last_stable, marks.high_watermark, end)
     if start is None or end is None or width < 1:
@@ -46,7 +46,7 @@ def places(marks: Watermarks, width: int) -> list[int | None]:
 
 
 def bar(marks: Watermarks, width: int) -> str:
-    """The bar alone."""
+    """Return the bar alone."""
     cells = places(marks, width)
     if cells[0] is None:
         return ""
@@ -63,7 +63,7 @@ def bar(marks: Watermarks, width: int) -> str:
 
 
 def legend(marks: Watermarks, width: int) -> str:
-    """What the letters stand for, in as many words as there is room."""
+    """Return what the letters stand for, in as many words as there is room."""
     offsets = (marks.log_start, marks.recovery_point, marks.last_stable, marks.high_watermark, marks.log_end)
     numbers = ["?" if each is None else f"{each:,}" for each in offsets]
     for names in ([name for _, name, _ in NAMES], [short for _, _, short in NAMES], [""] * len(NAMES)):
@@ -86,13 +86,13 @@ class WatermarkBar(Widget):
         self.marks = Watermarks()
 
     def show(self, marks: Watermarks) -> None:
-        """Other offsets."""
+        """Show other offsets."""
         if marks != self.marks:
             self.marks = marks
             self.refresh()
 
     def render(self) -> Text:
-        """Two lines."""
+        """Return the two lines."""
         width = self.size.width
         text = Text(no_wrap=True, overflow="crop")
         text.append(legend(self.marks, width))

@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("textual", reason="Textual is not installed")
 
 from tests.helpers import damage
-from tests.helpers.driving import Terminal, drive
+from tests.helpers.driving import Terminal, browsing, drive
 from tests.helpers.inspected import segment_file
 
 pytestmark = pytest.mark.tui
@@ -42,3 +42,17 @@ def test_a_cell_without_a_batch_shows_no_offset(tmp_path: Path) -> None:
         assert "from offset" not in at.text
 
     drive(tmp_path / "damaged-0", steps)
+
+
+def test_a_cell_of_plain_data_shows_how_many_batches_begin_in_it(tmp_path: Path) -> None:
+    data = b"".join(BATCHES)
+    segment_file(tmp_path / "sound-0", data)
+
+    async def steps(at: Terminal) -> None:
+        await at.press("3", sees="cell 1 of")
+        await at.until(lambda: browsing(at).is_indexed)
+        cells = "".join(line for line in at.lines[3:] if set(line) <= set("-123456789+"))
+        assert sum(int(cell) for cell in cells if cell.isdigit()) == len(BATCHES)
+        assert set(cells) >= {"1", "-"}
+
+    drive(tmp_path / "sound-0", steps)

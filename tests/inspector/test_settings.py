@@ -94,6 +94,12 @@ def test_actions_have_names_of_their_own_and_help_has_all_of_them() -> None:
     assert len([line for line in lines if not line[0]]) == len(keys.ACTIONS)
 
 
+def test_help_begins_with_what_is_possible_now_and_the_view_itself() -> None:
+    titles = [title for title, _, _ in keys.help_lines({}, {"back", "cursor_up", "next_view"}) if title]
+    assert titles[:4] == ["In a record", "In tables", "On every screen", "In the segment map"]
+    assert len(titles) == len(keys.SCOPES)
+
+
 def test_pipes_devices_and_huge_files_are_no_config_files(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
     with (tmp_path / "huge.toml").open("wb") as file:
