@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import re
 import struct
-from base64 import urlsafe_b64encode
-from collections.abc import Iterator
 from struct import Struct
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
+
+from kafkalog.errors import InvalidRecordError
+from kafkalog.record.message_fields import MessageFields
 
 Part: TypeAlias = Literal["key", "value"]
 
@@ -26,8 +27,6 @@ _NUMBERS: Final = {
     "int8": Struct(">b"), "int16": Struct(">h"), "int32": Struct(">i"), "int64": Struct(">q"),
     "uint16": Struct(">H"), "float64": Struct(">d"), "bool": Struct(">?"),
 }  # fmt: skip
-_INT16, _INT32 = _NUMBERS["int16"], _NUMBERS["int32"]
-_UUID_BYTES: Final = 16
 _MOST_ELEMENTS: Final = 100_000
 # A frame of a schema registry: a zero byte and the id of the schema.
 _FRAME: Final = Struct(">bI")
@@ -142,7 +141,7 @@ def decoded(topic: str, part: Part, key: bytes | None, value: bytes | None) -> D
         if topic == "__cluster_metadata":
             return _of_metadata(data)
         return _of_registry(data) or _of_messagepack(data)
-    except (ValueError, struct.error, RecursionError, msgspec.MsgspecError):
+    except (InvalidRecordError, ValueError, struct.error, RecursionError, msgspec.MsgspecError):
         return None
 
 
@@ -155,11 +154,11 @@ def schema_id(data: bytes | None) -> int | None:
 
 
 def _of_coordinator(topic: str, part: Part, key: bytes, data: bytes) -> Decoded | None:
-    (version,) = _INT16.unpack_from(key)
+    (version,) = _NUMBERS["int16"].unpack_from(key)
     record = _TOPICS[topic].get(version)
     if record is None:
         return None
-    fields = _Fields(data)
+    fields = _Fields(data, is_flexible=False)
     version = fields.number("int16")
     if part == "key":
         return Decoded(record.kind, _json(fields.read(record.key, version), fields))
@@ -170,7 +169,7 @@ def _of_coordinator(topic: str, part: Part, key: bytes, data: bytes) -> Decoded 
 
 
 def _of_metadata(data: bytes) -> Decoded | None:
-    fields = _Fields(data, is_flexible=True)
+    fields = _Fields(data)
     frame, record, version = fields.varint(), _METADATA.get(fields.varint()), fields.varint()
     if frame != 1 or record is None:
         return None
@@ -208,28 +207,15 @@ def _json(content: dict[str, Any], fields: _Fields) -> bytes:
     return msgspec.json.encode(content)
 
 
-class _Fields:
-    """Reads the fields of a message in Kafka's encoding.
-
-    Attributes:
-        is_flexible: Whether lengths are varints, and tagged fields follow.
-    """
-
-    def __init__(self, data: bytes, *, is_flexible: bool = False) -> None:
-        self.is_flexible = is_flexible
-        self._data = data
-        self._at = 0
-
-    @property
-    def left(self) -> int:
-        """The number of bytes that were not read."""
-        return len(self._data) - self._at
+class _Fields(MessageFields):
+    """Reads structures that are described as text."""
 
     def read(self, spec: str, version: int) -> dict[str, Any]:
         """Read the fields of a structure.
 
         Raises:
-            ValueError: A field is not as it should be.
+            InvalidRecordError: The bytes end before the structure does.
+            ValueError: An array has too many elements.
         """
         found: dict[str, Any] = {}
         tagged = {}
@@ -240,64 +226,31 @@ class _Fields:
                 tagged[int(tag)] = name, kind
             else:
                 found[name] = self._value(kind, version)
-        return {**found, **dict(self._tagged(tagged, version))} if self.is_flexible else found
-
-    def _tagged(self, known: dict[int, tuple[str, str]], version: int) -> Iterator[tuple[str, Any]]:
-        for _ in range(self.varint()):
-            tag, content = self.varint(), _Fields(self.take(self.varint()), is_flexible=True)
-            if tag in known:
-                name, kind = known[tag]
-                yield name, content._value(kind, version)
+        if self.is_flexible:
+            for tag, content in self.tagged():
+                if tag in tagged:
+                    name, kind = tagged[tag]
+                    found[name] = content._value(kind, version)
+        return found
 
     def _value(self, kind: str, version: int) -> Any:
         if kind in _NUMBERS:
             return self.number(kind)
         if kind == "uuid":
-            return urlsafe_b64encode(self.take(_UUID_BYTES)).rstrip(b"=").decode()
-        if kind[0] in "[{":
-            count = self._length(_INT32)
-            if count > _MOST_ELEMENTS:
-                raise ValueError(f"{count} elements")
-            each = kind[1:-1]
-            read = self._value if kind[0] == "[" else self.read
-            return None if count < 0 else [read(each, version) for _ in range(count)]
-        length = self._length(_INT32 if kind == "bytes" else _INT16)
-        data = None if length < 0 else self.take(length)
-        return data if data is None or kind == "bytes" else data.decode()
-
-    def _length(self, plain: Struct) -> int:
-        """Return the length of a string, of bytes or of an array; -1 for null."""
-        if self.is_flexible:
-            return self.varint() - 1
-        length: int = plain.unpack(self.take(plain.size))[0]
-        return length
+            return self.uuid()
+        if kind == "string":
+            return self.string()
+        count = self.count()
+        if count is None:
+            return None
+        if kind == "bytes":
+            return self.take(count)
+        if count > _MOST_ELEMENTS:
+            raise ValueError(f"{count} elements")
+        read = self._value if kind[0] == "[" else self.read
+        return [read(kind[1:-1], version) for _ in range(count)]
 
     def number(self, kind: str) -> Any:
         """Return a number of fixed size, or a bool."""
         plain = _NUMBERS[kind]
         return plain.unpack(self.take(plain.size))[0]
-
-    def varint(self) -> int:
-        """Return an unsigned varint.
-
-        Raises:
-            ValueError: It is too long, or not complete.
-        """
-        value = 0
-        for shift in range(0, 35, 7):
-            (byte,) = self.take(1)
-            value |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                return value
-        raise ValueError("a varint is too long")
-
-    def take(self, length: int) -> bytes:
-        """Return the next bytes.
-
-        Raises:
-            ValueError: There are fewer.
-        """
-        if not 0 <= length <= self.left:
-            raise ValueError(f"{length} bytes are needed, {self.left} are left")
-        self._at += length
-        return self._data[self._at - length : self._at]

@@ -14,16 +14,15 @@ Source: metadata/src/main/resources/common/metadata/*.json, raft/.../MetadataRec
 """
 
 import re
-from base64 import urlsafe_b64encode
 from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from struct import Struct
 from typing import NamedTuple
 
 from kafkalog.errors import KafkaLogError
+from kafkalog.record.message_fields import MessageFields, present
 from kafkalog.storage.file_names import CLUSTER_METADATA_TOPIC
 from kafkalog.storage.segment.file_message_set import FileMessageSet
 
@@ -36,8 +35,6 @@ _BEGIN, _END, _ABORT = 23, 24, 25
 _TOPIC_RESOURCE, _BROKER_RESOURCE = 2, 4
 # The tags of a PartitionChangeRecord that are needed.
 _REPLICAS_TAG, _DIRECTORIES_TAG = 2, 8
-_INT32, _INT16 = Struct(">i"), Struct(">h")
-_UUID_BYTES = 16
 
 
 class Replicas(NamedTuple):
@@ -96,7 +93,8 @@ class ClusterMetadata:
         """Apply the value of a record that is part of no transaction.
 
         Raises:
-            ValueError: The value cannot be read.
+            InvalidRecordError: The value ends too early.
+            ValueError: The version of the record is not known.
         """
         key, fields = _opened(value)
         if key in _RECORDS:
@@ -172,92 +170,34 @@ def _values(data_dir: Path) -> Iterator[bytes]:
             yield from (record.value or b"" for record in log.records(start))
 
 
-def _opened(value: bytes) -> tuple[int, "_Fields"]:
+def _opened(value: bytes) -> tuple[int, MessageFields]:
     """Return the key of a record and what follows it: its version and its message."""
-    fields = _Fields(value)
+    fields = MessageFields(value)
     if (frame := fields.varint()) != _FRAME_VERSION:
         raise ValueError(f"frame version {frame} is not known")
     return fields.varint(), fields
 
 
-class _Fields:
-    """A reader of the fields of a message in Kafka's flexible encoding. It raises ValueError for what is not there."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        self._at = 0
-
-    def take(self, length: int) -> bytes:
-        """Return the next bytes."""
-        end = self._at + length
-        if length < 0 or end > len(self._data):
-            raise ValueError(f"{length} bytes are needed, {len(self._data) - self._at} are left")
-        taken, self._at = self._data[self._at : end], end
-        return taken
-
-    def varint(self) -> int:
-        """Return an unsigned varint."""
-        value = 0
-        for shift in range(0, 35, 7):
-            (byte,) = self.take(1)
-            value |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                return value
-        raise ValueError("a varint is too long")
-
-    def int32(self) -> int:
-        """Return a signed number of 4 bytes."""
-        number: int = _INT32.unpack(self.take(4))[0]
-        return number
-
-    def int16(self) -> int:
-        """Return a signed number of 2 bytes."""
-        number: int = _INT16.unpack(self.take(2))[0]
-        return number
-
-    def string(self) -> str | None:
-        """Return a string; None if it is null."""
-        length = self.varint() - 1
-        return None if length < 0 else self.take(length).decode()
-
-    def name(self) -> str:
-        """Return a string that is not null."""
-        if (found := self.string()) is None:
-            raise ValueError("a string is null")
-        return found
-
-    def uuid(self) -> str:
-        """Return a UUID as Kafka writes it: base64url without padding."""
-        return urlsafe_b64encode(self.take(_UUID_BYTES)).rstrip(b"=").decode()
-
-    def int32s(self) -> tuple[int, ...] | None:
-        """Return an array of numbers; None if it is null."""
-        count = self.varint() - 1
-        return None if count < 0 else tuple(each for (each,) in _INT32.iter_unpack(self.take(4 * count)))
-
-    def uuids(self) -> tuple[str, ...] | None:
-        """Return an array of UUIDs; None if it is null."""
-        count = self.varint() - 1
-        if count < 0:
-            return None
-        fields = _Fields(self.take(_UUID_BYTES * count))
-        return tuple(fields.uuid() for _ in range(count))
-
-    def tagged(self) -> Iterator[tuple[int, "_Fields"]]:
-        """Yield the tag and the content of each tagged field."""
-        for _ in range(self.varint()):
-            tag, size = self.varint(), self.varint()
-            yield tag, _Fields(self.take(size))
+def _int32s(fields: MessageFields) -> tuple[int, ...] | None:
+    """Return an array of numbers; None if it is null."""
+    count = fields.count()
+    return None if count is None else tuple(fields.integer(4) for _ in range(count))
 
 
-def _topic(metadata: ClusterMetadata, fields: _Fields, version: int) -> None:
+def _uuids(fields: MessageFields) -> tuple[str, ...] | None:
+    """Return an array of UUIDs; None if it is null."""
+    count = fields.count()
+    return None if count is None else tuple(fields.uuid() for _ in range(count))
+
+
+def _topic(metadata: ClusterMetadata, fields: MessageFields, version: int) -> None:
     del version
-    name, topic_id = fields.name(), fields.uuid()
+    name, topic_id = present(fields.string()), fields.uuid()
     metadata.topic_ids[name], metadata.names[topic_id] = topic_id, name
     metadata.partitions[topic_id] = {}
 
 
-def _remove_topic(metadata: ClusterMetadata, fields: _Fields, version: int) -> None:
+def _remove_topic(metadata: ClusterMetadata, fields: MessageFields, version: int) -> None:
     del version
     topic_id = fields.uuid()
     name = metadata.names.pop(topic_id, "")
@@ -267,38 +207,38 @@ def _remove_topic(metadata: ClusterMetadata, fields: _Fields, version: int) -> N
         metadata.settings.pop((_TOPIC_RESOURCE, name), None)
 
 
-def _partition(metadata: ClusterMetadata, fields: _Fields, version: int) -> None:
-    number, topic_id, nodes = fields.int32(), fields.uuid(), fields.int32s()
+def _partition(metadata: ClusterMetadata, fields: MessageFields, version: int) -> None:
+    number, topic_id, nodes = fields.integer(4), fields.uuid(), _int32s(fields)
     # In-sync replicas, those being removed and added; the leader, its epoch, the partition's epoch.
     for _ in range(3):
-        fields.int32s()
+        _int32s(fields)
     fields.take(12)
-    directories = fields.uuids() if version else ()
+    directories = _uuids(fields) if version else ()
     metadata.partitions.setdefault(topic_id, {})[number] = Replicas(nodes or (), directories or ())
 
 
-def _partition_change(metadata: ClusterMetadata, fields: _Fields, version: int) -> None:
+def _partition_change(metadata: ClusterMetadata, fields: MessageFields, version: int) -> None:
     del version
-    number, topic_id = fields.int32(), fields.uuid()
+    number, topic_id = fields.integer(4), fields.uuid()
     known = metadata.partitions.get(topic_id, {}).get(number)
     if known is None:
         return
     nodes = directories = None
     for tag, content in fields.tagged():
         if tag == _REPLICAS_TAG:
-            nodes = content.int32s()
+            nodes = _int32s(content)
         elif tag == _DIRECTORIES_TAG:
-            directories = content.uuids()
+            directories = _uuids(content)
     if nodes is not None or directories is not None:
         kept = known.directories if nodes is None else ()
         changed = Replicas(known.nodes if nodes is None else nodes, kept if directories is None else directories)
         metadata.partitions[topic_id][number] = changed
 
 
-def _config(metadata: ClusterMetadata, fields: _Fields, version: int) -> None:
+def _config(metadata: ClusterMetadata, fields: MessageFields, version: int) -> None:
     del version
     (kind,) = fields.take(1)
-    resource, name, value = fields.name(), fields.name(), fields.string()
+    resource, name, value = present(fields.string()), present(fields.string()), fields.string()
     settings = metadata.settings.setdefault((kind, resource), {})
     if value is None:
         settings.pop(name, None)
@@ -306,9 +246,9 @@ def _config(metadata: ClusterMetadata, fields: _Fields, version: int) -> None:
         settings[name] = value
 
 
-def _feature_level(metadata: ClusterMetadata, fields: _Fields, version: int) -> None:
+def _feature_level(metadata: ClusterMetadata, fields: MessageFields, version: int) -> None:
     del version
-    name, level = fields.name(), fields.int16()
+    name, level = present(fields.string()), fields.integer(2)
     if level:
         metadata.features[name] = level
     else:
@@ -316,7 +256,7 @@ def _feature_level(metadata: ClusterMetadata, fields: _Fields, version: int) -> 
 
 
 # By the key of a record, the newest version that is known, and what it changes.
-_RECORDS: dict[int, tuple[int, Callable[[ClusterMetadata, _Fields, int], None]]] = {
+_RECORDS: dict[int, tuple[int, Callable[[ClusterMetadata, MessageFields, int], None]]] = {
     2: (0, _topic),
     3: (2, _partition),
     4: (0, _config),

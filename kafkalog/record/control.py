@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 from kafkalog._speedups.arguments import EPOCH_MS, INT16_MAX, INT32_MAX, INT64_MAX, member, whole
 from kafkalog._speedups.record import Record
 from kafkalog.errors import InvalidRecordError
+from kafkalog.record.message_fields import UUID_BYTES, MessageFields, present
 
 if TYPE_CHECKING:
     from kafkalog.record.message_set import ByteBufferMessageSet
@@ -193,10 +194,10 @@ def control_type(key: bytes | None) -> tuple[ControlRecordType, int]:
     """
     if key is None or len(key) < 4:
         raise InvalidRecordError("a control record's key is too short", expected="4 bytes", found=key and len(key))
-    reader = _Reader(key)
-    if (version := reader.integer(2)) < 0:
+    fields = MessageFields(key)
+    if (version := fields.integer(2)) < 0:
         raise InvalidRecordError("a control record's key has a negative version", expected="0", found=version)
-    type_id = reader.integer(2)
+    type_id = fields.integer(2)
     return ControlRecordType(type_id), type_id
 
 
@@ -218,12 +219,12 @@ def decode_control(record: Record) -> ControlRecord:
     kind, type_id = control_type(record.key)
     if kind is ControlRecordType.UNKNOWN:
         return UnknownControl(type_id)
-    reader = _Reader(record.value or b"")
-    version = reader.integer(2)
+    fields = MessageFields(record.value or b"")
+    version = fields.integer(2)
     if version < 0:
         raise InvalidRecordError(f"a {kind.name} record has a negative version", expected="0", found=version)
     parse = _PARSERS.get(kind)
-    return EndTransactionMarker(kind, reader.integer(4)) if parse is None else parse(reader, version)
+    return EndTransactionMarker(kind, fields.integer(4)) if parse is None else parse(fields, version)
 
 
 def end_transaction_marker(
@@ -265,83 +266,43 @@ def end_transaction_marker(
     )
 
 
-def _voters(reader: "_Reader", version: int) -> tuple[Voter, ...]:
+def _voters(fields: MessageFields, version: int) -> tuple[Voter, ...]:
     voters = []
-    for _ in range(reader.compact_length()):
-        voters.append(Voter(reader.integer(4), reader.uuid() if version >= 1 else None))
-        reader.skip_tags()
+    for _ in range(present(fields.count())):
+        voters.append(Voter(fields.integer(4), _uuid(fields) if version >= 1 else None))
+        _skip_tags(fields)
     return tuple(voters)
 
 
-def _kraft_voter(reader: "_Reader") -> KRaftVoter:
-    voter_id, directory_id = reader.integer(4), reader.uuid()
+def _kraft_voter(fields: MessageFields) -> KRaftVoter:
+    voter_id, directory_id = fields.integer(4), _uuid(fields)
     endpoints = []
-    for _ in range(reader.compact_length()):
-        endpoints.append(Endpoint(reader.string(), reader.string(), reader.integer(2) & 0xFFFF))
-        reader.skip_tags()
-    versions = reader.integer(2), reader.integer(2)
-    reader.skip_tags()
-    reader.skip_tags()
+    for _ in range(present(fields.count())):
+        endpoints.append(Endpoint(present(fields.string()), present(fields.string()), fields.integer(2) & 0xFFFF))
+        _skip_tags(fields)
+    versions = fields.integer(2), fields.integer(2)
+    _skip_tags(fields)
+    _skip_tags(fields)
     return KRaftVoter(voter_id, directory_id, tuple(endpoints), *versions)
 
 
-class _Reader:
-    """A cursor over bytes that checks the number of bytes left before each read."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        self._at = 0
-
-    def take(self, length: int) -> bytes:
-        if length > len(self._data) - self._at:
-            raise InvalidRecordError(
-                "a control record ends too early", expected=f"{self._at + length} bytes", found=len(self._data)
-            )
-        self._at += length
-        return self._data[self._at - length : self._at]
-
-    def integer(self, size: int) -> int:
-        return int.from_bytes(self.take(size), "big", signed=True)
-
-    def unsigned_varint(self) -> int:
-        value = 0
-        for shift in range(0, 35, 7):
-            byte = self.take(1)[0]
-            value |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                return value
-        raise InvalidRecordError("a varint of a control record is too long", expected="at most 5 bytes")
-
-    def compact_length(self) -> int:
-        length = self.unsigned_varint() - 1
-        if length < 0:
-            raise InvalidRecordError("a control record has null instead of a list or a string")
-        if length > len(self._data) - self._at:
-            raise InvalidRecordError(
-                "a list of a control record is too long", expected=f"at most {len(self._data) - self._at}", found=length
-            )
-        return length
-
-    def string(self) -> str:
-        return self.take(self.compact_length()).decode("utf-8", "replace")
-
-    def uuid(self) -> uuid.UUID:
-        return uuid.UUID(bytes=self.take(16))
-
-    def skip_tags(self) -> None:
-        for _ in range(self.unsigned_varint()):
-            self.unsigned_varint()
-            self.take(self.unsigned_varint())
+def _uuid(fields: MessageFields) -> uuid.UUID:
+    return uuid.UUID(bytes=fields.take(UUID_BYTES))
 
 
-_PARSERS: dict[ControlRecordType, Callable[[_Reader, int], ControlRecord]] = {
-    ControlRecordType.LEADER_CHANGE: lambda reader, version: LeaderChange(
-        reader.integer(4), _voters(reader, version), _voters(reader, version)
+def _skip_tags(fields: MessageFields) -> None:
+    for _ in fields.tagged():
+        pass
+
+
+_PARSERS: dict[ControlRecordType, Callable[[MessageFields, int], ControlRecord]] = {
+    ControlRecordType.LEADER_CHANGE: lambda fields, version: LeaderChange(
+        fields.integer(4), _voters(fields, version), _voters(fields, version)
     ),
-    ControlRecordType.SNAPSHOT_HEADER: lambda reader, _: SnapshotHeader(reader.integer(8)),
+    ControlRecordType.SNAPSHOT_HEADER: lambda fields, _: SnapshotHeader(fields.integer(8)),
     ControlRecordType.SNAPSHOT_FOOTER: lambda *_: SnapshotFooter(),
-    ControlRecordType.KRAFT_VERSION: lambda reader, _: KRaftVersion(reader.integer(2)),
-    ControlRecordType.KRAFT_VOTERS: lambda reader, _: KRaftVoters(
-        tuple(_kraft_voter(reader) for _ in range(reader.compact_length()))
+    ControlRecordType.KRAFT_VERSION: lambda fields, _: KRaftVersion(fields.integer(2)),
+    ControlRecordType.KRAFT_VOTERS: lambda fields, _: KRaftVoters(
+        tuple(_kraft_voter(fields) for _ in range(present(fields.count())))
     ),
 }
