@@ -237,7 +237,7 @@ def test_a_value_is_exported_once_and_never_into_what_is_looked_at(golden_logs: 
         await export(at, tmp_path / "value")
         await at.sees("File exists")
         await export(at, log / "value")
-        await at.sees("nothing is written to what is looked at")
+        await at.sees("nothing is written into a log")
 
     before = sorted(log.iterdir())
     drive(log, steps)

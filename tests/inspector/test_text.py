@@ -187,3 +187,19 @@ def test_null_the_text_null_and_no_bytes_differ_in_every_view() -> None:
 )  # fmt: skip
 def test_text_with_few_unprintable_characters_stays_text(data: bytes, is_text: bool) -> None:
     assert text.resolved(data, "auto") == ("utf8" if is_text else "hex")
+
+
+@pytest.mark.parametrize(
+    ("data", "label"),
+    [
+        ("größer\n".encode(), "UTF-8"), (b"", "UTF-8"), (b"a\x00\x1b", "UTF-8, control characters are escaped"),
+        (b"a\tb", "UTF-8, control characters are escaped"), (b"a\xff", "not UTF-8: invalid bytes are escaped"),
+        (b"a" * (1 << 20) + b"\xc3", "not UTF-8: invalid bytes are escaped"),
+    ],
+)  # fmt: skip
+def test_the_text_view_tells_control_characters_from_invalid_utf8(data: bytes, label: str) -> None:
+    assert text.label(data, "utf8") == label
+
+
+def test_base64_is_one_line_that_the_screen_breaks() -> None:
+    assert text.shown(bytes(300), "base64") == ["A" * 400]
