@@ -28,18 +28,18 @@ def write_new(typed: str, data: bytes, looked_at: Path) -> Path:
     """
     try:
         path = Path(typed).expanduser()
-        real = path.resolve()
-        if real.is_relative_to(looked_at.resolve()) or _is_in_a_log(real):
-            raise OSError(f"nothing is written into a log: {path}")
-        _write(path, data)
+        _write(path, data, looked_at)
     except RuntimeError as error:
         raise OSError(f"{error}: {typed}") from None
     except OSError as error:
-        raise OSError(f"{error.strerror}: {path}" if error.strerror else str(error)) from error
+        raise OSError(f"{error.strerror or error}: {path}") from error
     return path
 
 
-def _write(path: Path, data: bytes) -> None:
+def _write(path: Path, data: bytes, looked_at: Path) -> None:
+    real = path.resolve()
+    if real.is_relative_to(looked_at.resolve()) or _is_in_a_log(real):
+        raise OSError("nothing is written into a log")
     with path.open("xb") as file:
         try:
             file.write(data)

@@ -173,6 +173,8 @@ class Going:
         if place.base_offset != browsing.base_offset:
             await browsing.select(place.base_offset)
             screen.following.index()
+            # So that in a short segment the next key finds all rows.
+            await browsing.read_more()
         browsing.place = place
         browsing.is_waiting = not await browsing.is_reached()
         if browsing.search is not None:

@@ -236,6 +236,10 @@ class LazyTable(PagedView[Sequence[Row]]):
             self.post_message(self.PastEnd(forwards))
         super()._by_key(cursor)
 
+    def has_room(self, keys: int) -> bool:
+        """Return whether so many keys, each of a page at most, stay within the rows, either way."""
+        return keys * self._lines_seen() < min(self.cursor, self.count - 1 - self.cursor)
+
     def action_cursor_up(self) -> None:
         self._by_key(self.cursor - 1)
 

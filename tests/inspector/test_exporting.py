@@ -22,7 +22,7 @@ def log(tmp_path: Path) -> Path:
 def test_bytes_are_written_to_a_new_file_and_over_none(log: Path, tmp_path: Path) -> None:
     path = tmp_path / "value"
     assert write_new(str(path), b"abc", log) == path
-    with pytest.raises(OSError, match="^File exists: "):
+    with pytest.raises(OSError, match=r"^File exists: "):
         write_new(str(path), b"def", log)
     assert path.read_bytes() == b"abc"
 
