@@ -166,13 +166,31 @@ class LazyTable(PagedView[Sequence[Row]]):
     # Drawing.
 
     def render_line(self, y: int) -> Strip:
-        """Return a line of what is seen; > at the end of the titles says that there are columns to the right."""
+        """Return a line of what is seen.
+
+        `>` at the end of the titles says that there are columns to the right, `…` that a cell goes on there.
+        """
         strip = super().render_line(y)
         width = self.scrollable_content_region.width
-        if y or not self.titles or self.virtual_size.width <= self.scroll_offset.x + width:
+        edge = self.scroll_offset.x + width
+        if self.virtual_size.width <= edge:
             return strip
-        more = Segment(">", self.get_component_rich_style("lazy-table--titles"))
-        return Strip([*strip.crop(0, width - 1), more])
+        if self.titles and y == 0:
+            return Strip([*strip.crop(0, width - 1), Segment(">", self.get_component_rich_style("lazy-table--titles"))])
+        line = self._line(self.scroll_offset.y + y - self.titles)
+        if not line.crop(edge, self._column_end(edge)).text.strip():
+            return strip
+        (last,) = strip.crop(width - 1, width)
+        return Strip([*strip.crop(0, width - 1), Segment("…", last.style)])
+
+    def _column_end(self, x: int) -> int:
+        """Return where the column ends that goes beyond so many cells from the left; x itself if none does."""
+        end = GUTTER - 2
+        for width in self.widths:
+            begin, end = end + 2, end + 2 + width
+            if begin < x < end:
+                return end
+        return x
 
     def _titles(self) -> Strip:
         plain = self.get_component_rich_style("lazy-table--titles")
