@@ -139,6 +139,9 @@ def printable(data: bytes | str | None, limit: int | None = None) -> str:
         # No character takes more than four bytes.
         data = data[: 4 * (limit + 1)]
     text = data if isinstance(data, str) else data.decode("utf-8", "backslashreplace")
+    # A text that reads like null or like no bytes.
+    if text in (NULL, EMPTY):
+        text = f"\\{text}"
     if not text.isprintable():
         text = "".join(map(_escaped, text))
     if not text.isascii():

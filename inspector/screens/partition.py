@@ -258,7 +258,7 @@ class PartitionScreen(InspectorScreen):
         """Return whether a key does something here, and is in the footer."""
         del parameters
         if action in {"search", "next_match", "previous_match"}:
-            return self.browsing is not None and (action == "search" or self.browsing.search is not None)
+            return self.browsing is not None
         if action == "follow":
             return not self._is_of_runs
         return self.session.has_topics if action == "topics" else True

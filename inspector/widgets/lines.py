@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class TopLine(Widget):
-    """kafkalog read-only | path | what of it ........ time zone, follow. The path gives way where it is narrow."""
+    """kafkalog read-only | path | what of it ........ zone, follow. Where it is narrow, the beginning gives way."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {"top-line--name"}
 
@@ -37,16 +37,15 @@ class TopLine(Widget):
         name = " kafkalog read-only "
         room = self.size.width - cell_len(name) - cell_len(self._right) - 4
         what = f" | {self._what}" if self._what else ""
-        path = _end_of(self._path, max(8, room - cell_len(what)))
         text = Text(no_wrap=True, overflow="crop")
         text.append(name, self.get_component_rich_style("top-line--name"))
-        text.append(" " + set_cell_size(path + what, max(0, room)) + "  ")
+        text.append(" " + set_cell_size(end_of(self._path + what, max(1, room)), max(0, room)) + "  ")
         text.append(self._right + " ")
         return text
 
 
-def _end_of(text: str, width: int) -> str:
-    """Return the end of a path, which says more than its beginning."""
+def end_of(text: str, width: int) -> str:
+    """Return the end of a text, which says more than its beginning."""
     while cell_len(text) > width:
         text = "…" + text[2:]
     return text

@@ -66,7 +66,8 @@ def test_durations_are_in_their_largest_unit() -> None:
 @pytest.mark.parametrize(
     ("data", "shown"),
     [
-        (None, "(null)"), (b"null", "null"), (b"", ""), (b"plain", "plain"),
+        (None, "(null)"), (b"null", "null"), (b"(null)", "\\(null)"), (b"(empty)", "\\(empty)"), (b"", ""),
+        (b"plain", "plain"),
         ("größer".encode(), "größer"), (b"\x1b[31mred", "\\x1b[31mred"),
         (b"a\tb\nc\r", "a\\tb\\nc\\r"), (b"\xff\x00", "\\xff\\x00"), ("\u202eabc".encode(), "\\u202eabc"),
         ("\u2028".encode(), "\\u2028"), ("\U000e0001".encode(), "\\U000e0001"), (b"\xc2\x9b31m", "\\x9b31m"),
