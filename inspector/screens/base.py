@@ -42,11 +42,16 @@ class InspectorScreen(Screen[None]):
         yield TopLine()
         yield from self.compose_middle()
         yield ProblemLine()
-        yield KeysLine()
+        yield KeysLine(self.is_hinted)
 
     def compose_middle(self) -> ComposeResult:
         """Compose what stands between the lines."""
         yield from ()
+
+    def is_hinted(self, action: str) -> bool:
+        """Return whether the last line names the key of an action that is possible."""
+        del action
+        return True
 
     def tell(self, problem: str | None) -> None:
         """Show a problem in the line for it."""

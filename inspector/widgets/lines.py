@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from rich.cells import cell_len, set_cell_size
@@ -89,6 +89,10 @@ class KeysLine(Widget):
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {"keys-line--key"}
 
+    def __init__(self, is_hinted: Callable[[str], bool]) -> None:
+        super().__init__()
+        self._is_hinted = is_hinted
+
     def on_mount(self) -> None:
         self.screen.bindings_updated_signal.subscribe(self, self._changed)
 
@@ -125,6 +129,8 @@ class KeysLine(Widget):
             # What would be a letter of the text is no key while somebody types.
             if typing and len(key) == 1:
                 continue
-            if binding.show and active.enabled and binding.id is not None and binding.id not in found:
+            if not binding.show or not active.enabled or binding.id is None or binding.id in found:
+                continue
+            if self._is_hinted(binding.id):
                 found[binding.id] = (key, binding.description, binding.id)
         return list(found.values())
