@@ -178,19 +178,21 @@ class LazyTable(PagedView[Sequence[Row]]):
         if self.titles and y == 0:
             return Strip([*strip.crop(0, width - 1), Segment(">", self.get_component_rich_style("lazy-table--titles"))])
         line = self._line(self.scroll_offset.y + y - self.titles)
-        if not line.crop(edge, self._column_end(edge)).text.strip():
+        begin, end = self._column_around(edge)
+        # Of what is not seen at all, the titles tell.
+        if not (line.crop(begin, edge).text.strip() and line.crop(edge, end).text.strip()):
             return strip
         (last,) = strip.crop(width - 1, width)
         return Strip([*strip.crop(0, width - 1), Segment("…", last.style)])
 
-    def _column_end(self, x: int) -> int:
-        """Return where the column ends that goes beyond so many cells from the left; x itself if none does."""
+    def _column_around(self, x: int) -> tuple[int, int]:
+        """Return where the column begins and ends that goes beyond so many cells from the left; (x, x) if none does."""
         end = GUTTER - 2
         for width in self.widths:
             begin, end = end + 2, end + 2 + width
             if begin < x < end:
-                return end
-        return x
+                return begin, end
+        return x, x
 
     def _titles(self) -> Strip:
         plain = self.get_component_rich_style("lazy-table--titles")
