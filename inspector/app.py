@@ -34,6 +34,7 @@ from .keys import ACTIONS, HELP, MOVES, bindings
 from .screens.base import InspectorScreen
 from .session import Session
 from .view_table import VIEWS
+from .widgets.lazy_table import LazyTable
 
 if TYPE_CHECKING:
     from textual.worker import WorkType
@@ -178,21 +179,30 @@ class InspectorApp(App[None]):
 
     async def _pass_keys(self) -> None:
         event = await self.typed.get()
+        # Keys passed on since the last effect was waited for.
+        ahead = 0
         while True:
             await super().on_event(event)
             following = None if self.typed.empty() else self.typed.get_nowait()
             # A held key that moves a cursor is not faster than the screen is drawn.
             is_held = following is not None and following.key == event.key and self._action_of(event.key) in MOVES
-            if not is_held:
+            ahead = ahead + 1 if is_held else 0
+            if not is_held or not self._has_room(ahead):
                 await self._until_effective()
+                ahead = 0
             event = following or await self.typed.get()
+
+    def _has_room(self, keys: int) -> bool:
+        """Return whether so many moves stay within a table's rows: beyond them, the next segment is waited for."""
+        table = self.focused
+        return not isinstance(table, LazyTable) or table.has_room(keys)
 
     async def _until_effective(self) -> None:
         """Wait until a key has had its effect, but not for long."""
         with suppress(TimeoutError):
             async with asyncio.timeout(KEY_SECONDS):
-                # The key comes to its action, and what the action sends comes where it is for.
-                for _ in range(2):
+                # The key comes to its action, what the action sends to the view, and what the view sends to the screen.
+                for _ in range(3):
                     await self._until_handled()
                 if isinstance(self.screen, InspectorScreen):
                     await self.screen.until_still()

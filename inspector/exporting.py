@@ -23,15 +23,23 @@ def write_new(typed: str, data: bytes, looked_at: Path) -> Path:
         The path of the file.
 
     Raises:
-        OSError: The file exists, would be in a log, or was not written completely.
+        OSError: The file exists, would be in a log, or was not written completely. The reason comes before the path,
+            which may be longer than the screen.
     """
     try:
         path = Path(typed).expanduser()
+        _write(path, data, looked_at)
     except RuntimeError as error:
-        raise OSError(f"{typed}: {error}") from None
+        raise OSError(f"{error}: {typed}") from None
+    except OSError as error:
+        raise OSError(f"{error.strerror or error}: {path}") from error
+    return path
+
+
+def _write(path: Path, data: bytes, looked_at: Path) -> None:
     real = path.resolve()
     if real.is_relative_to(looked_at.resolve()) or _is_in_a_log(real):
-        raise OSError(f"{path}: nothing is written to what is looked at, nor to another log")
+        raise OSError("nothing is written into a log")
     with path.open("xb") as file:
         try:
             file.write(data)
@@ -41,7 +49,6 @@ def write_new(typed: str, data: bytes, looked_at: Path) -> Path:
             with suppress(OSError):
                 path.unlink()
             raise
-    return path
 
 
 def _is_in_a_log(path: Path) -> bool:

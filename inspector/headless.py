@@ -218,14 +218,9 @@ def transactions(asked: Asked) -> Listing:
 
 
 def search(asked: Asked) -> Listing:
-    """List the records of a partition that match a search.
-
-    Raises:
-        NeedsMoreError: `find` is missing.
-    """
+    """List the records of a partition that match a search, which `show` has been given."""
     wanted = asked.find
-    if wanted is None:
-        raise NeedsMoreError("what is searched for? --find TEXT")
+    assert wanted is not None
     looking = Search(_partition(asked).path, wanted.pattern(), fields=wanted.fields)
     has_ended = False
 
@@ -315,6 +310,8 @@ def show(
         OSError: The path was not opened.
         NeedsMoreError: The screen needs another option, or a partition.
     """
+    if screen == "search" and find is None:
+        raise NeedsMoreError("what is searched for? --find TEXT")
     model = Model(path)
     try:
         is_of_all = model.kind == "data_dir" and screen in OF_ALL

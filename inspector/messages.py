@@ -87,12 +87,16 @@ class Ask(Message):
         label: What stands before it.
         submitted: Called with the line; None: cancelled.
         value: What is typed in it already.
+        replaced: Whether the first key takes the place of the value.
     """
 
-    def __init__(self, label: str, submitted: Callable[[str | None], None], value: str = "") -> None:
+    def __init__(
+        self, label: str, submitted: Callable[[str | None], None], value: str = "", *, replaced: bool = False
+    ) -> None:
         self.label = label
         self.submitted = submitted
         self.value = value
+        self.replaced = replaced
         super().__init__()
 
 

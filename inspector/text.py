@@ -33,7 +33,6 @@ PRETTY_BYTES: Final = 16 << 20
 HEX_WIDTH: Final = 16
 # The largest number of combining characters on one letter.
 MOST_PILED: Final = 8
-_BASE64_BYTES: Final = 57
 _PIECE_BYTES: Final = 1 << 20
 # The number of characters that decide whether bytes are readable text.
 _LOOKED_AT: Final = 4096
@@ -140,6 +139,9 @@ def printable(data: bytes | str | None, limit: int | None = None) -> str:
         # No character takes more than four bytes.
         data = data[: 4 * (limit + 1)]
     text = data if isinstance(data, str) else data.decode("utf-8", "backslashreplace")
+    # A text that reads like null or like no bytes.
+    if text in (NULL, EMPTY):
+        text = f"\\{text}"
     if not text.isprintable():
         text = "".join(map(_escaped, text))
     if not text.isascii():
@@ -201,8 +203,15 @@ def label(data: bytes | None, view: View) -> str:
     if shown_as == "json":
         return "JSON, pretty; raw: v" if _as_json(data) is not None else _why_not_json(data)
     if shown_as == "utf8":
-        return "UTF-8" if _is_text(data) else "not UTF-8; bytes that are not are escaped"
+        return _of_text(data)
     return {"hex": "hex", "base64": "base64"}[shown_as]
+
+
+def _of_text(data: bytes) -> str:
+    if not _is_utf8(data):
+        return "not UTF-8: invalid bytes are escaped"
+    look = data[:SHOWN_BYTES].decode("utf-8", "ignore").replace("\n", "")
+    return "UTF-8" if look.isprintable() else "UTF-8, control characters are escaped"
 
 
 def shown(data: bytes | None, view: View = "auto", limit: int = SHOWN_BYTES) -> list[str]:
@@ -224,7 +233,8 @@ def shown(data: bytes | None, view: View = "auto", limit: int = SHOWN_BYTES) -> 
         return _cut(pretty, limit)
     if shown_as in ("utf8", "json"):
         return _cut(data, limit)
-    lines = hex_lines(data[:limit]) if shown_as == "hex" else _base64_lines(data[:limit])
+    # A screen breaks base64 where its width ends.
+    lines = hex_lines(data[:limit]) if shown_as == "hex" else [base64.b64encode(data[:limit]).decode("ascii")]
     return [*lines, *_rest(len(data) - limit)]
 
 
@@ -260,22 +270,21 @@ def ascii_text(data: bytes) -> str:
     return "".join(chr(byte) if 0x20 <= byte < 0x7F else "." for byte in data)
 
 
-def _base64_lines(data: bytes) -> list[str]:
-    return [
-        base64.b64encode(data[at : at + _BASE64_BYTES]).decode("ascii") for at in range(0, len(data), _BASE64_BYTES)
-    ]
-
-
 def _is_text(data: bytes) -> bool:
     """Return whether the bytes are UTF-8 without NUL and begin with characters of which few are unprintable."""
+    # No character takes more than four bytes.
+    look = data[: 4 * _LOOKED_AT].decode("utf-8", "ignore")[:_LOOKED_AT]
+    unprintable = sum(not character.isprintable() and character not in "\n\r\t" for character in look)
+    if "\0" in look or unprintable > max(len(look) // _PRINTABLE_PER_UNPRINTABLE, len(look) > 3):
+        return False
+    return _is_utf8(data)
+
+
+def _is_utf8(data: bytes) -> bool:
     # In chunks, so that other threads can run in between.
     decoder = _DECODER()
     try:
-        look = decoder.decode(data[:_PIECE_BYTES], len(data) <= _PIECE_BYTES)[:_LOOKED_AT]
-        unprintable = sum(not character.isprintable() and character not in "\n\r\t" for character in look)
-        if "\0" in look or unprintable > max(len(look) // _PRINTABLE_PER_UNPRINTABLE, len(look) > 3):
-            return False
-        for at in range(_PIECE_BYTES, len(data), _PIECE_BYTES):
+        for at in range(0, len(data), _PIECE_BYTES):
             decoder.decode(data[at : at + _PIECE_BYTES], at + _PIECE_BYTES >= len(data))
     except UnicodeDecodeError:
         return False

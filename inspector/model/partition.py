@@ -318,11 +318,13 @@ class PartitionReader:
 
         After the last byte of a segment is the last.
         """
+        if isinstance(target, Offset) and target.offset < 0:
+            return None
         try:
             if self._is_file:
                 return self._located_in_file(target)
             return self._located(self._opened(), target)
-        except _FAILURES:
+        except (*_FAILURES, OverflowError):
             return None
 
     def edge(self, base_offset: int, *, at_end: bool) -> Place | None:

@@ -11,6 +11,7 @@ from .. import messages
 from ..views.view import start
 
 if TYPE_CHECKING:
+    from ..columns import Times
     from ..model.types import PartitionState, Place, Target
     from ..screens.partition import PartitionScreen
 
@@ -18,13 +19,16 @@ P = ParamSpec("P")
 MOST_REMEMBERED = 100
 
 
-def _not_found(target: Target, state: PartitionState) -> str:
+def not_found(target: Target, state: PartitionState, times: Times) -> str:
     """Return why there is no such place: what the log has."""
     from ..model.types import Offset, Time
 
     kind = {Offset: "offset", Time: "time"}.get(type(target), "byte")
     if state.log_end is None or state.log_end == state.log_start:
         return f"no such {kind}: no records are known"
+    newest = max((row.last_timestamp for row in state.segments if row.last_timestamp is not None), default=None)
+    if isinstance(target, Time) and newest is not None:
+        return f"no such time: the newest record is of {times.full(newest)}"
     return f"no such {kind}: the log has the offsets {state.log_start or 0:,} to {state.log_end - 1:,}"
 
 
@@ -146,7 +150,7 @@ class Going:
         screen, browsing = self._screen, self._screen.opened
         place = await browsing.ask(browsing.reader.locate, target)
         if place is None:
-            screen.tell(_not_found(target, browsing.state))
+            screen.tell(not_found(target, browsing.state, screen.session.times))
             return False
         # What was wrong on other ways.
         screen.on_told(messages.Told(None))
@@ -169,6 +173,8 @@ class Going:
         if place.base_offset != browsing.base_offset:
             await browsing.select(place.base_offset)
             screen.following.index()
+            # So that in a short segment the next key finds all rows.
+            await browsing.read_more()
         browsing.place = place
         browsing.is_waiting = not await browsing.is_reached()
         if browsing.search is not None:

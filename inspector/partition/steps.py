@@ -136,7 +136,10 @@ class Stepping:
         from ..views.search import SearchView
 
         browsing, view = self._screen.browsing, self._screen.views.current
-        if browsing is None or browsing.search is None:
+        if browsing is None:
+            return
+        if browsing.search is None:
+            self._screen.notify("nothing has been searched for; / begins", timeout=2)
             return
         if isinstance(view, SearchView):
             view.step(forwards)

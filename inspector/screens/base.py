@@ -42,11 +42,16 @@ class InspectorScreen(Screen[None]):
         yield TopLine()
         yield from self.compose_middle()
         yield ProblemLine()
-        yield KeysLine()
+        yield KeysLine(self.is_hinted)
 
     def compose_middle(self) -> ComposeResult:
         """Compose what stands between the lines."""
         yield from ()
+
+    def is_hinted(self, action: str) -> bool:
+        """Return whether the last line names the key of an action that is possible."""
+        del action
+        return True
 
     def tell(self, problem: str | None) -> None:
         """Show a problem in the line for it."""
@@ -57,7 +62,7 @@ class InspectorScreen(Screen[None]):
         self.tell(message.problem)
 
     def on_ask(self, message: messages.Ask) -> None:
-        self.ask(message.label, message.submitted, value=message.value)
+        self.ask(message.label, message.submitted, value=message.value, replaced=message.replaced)
 
     def on_paged_view_failed(self, message: PagedView.Failed) -> None:
         self.tell(problem_text(message.error))
@@ -90,11 +95,15 @@ class InspectorScreen(Screen[None]):
         changed: Callable[[str], None] | None = None,
         value: str = "",
         history: list[str] | None = None,
+        replaced: bool = False,
     ) -> None:
-        """Ask for a line; history: what was typed before."""
+        """Ask for a line; history: what was typed before; replaced: the first key takes the place of the value."""
         from ..widgets.prompt import Prompt
 
-        self.ask_with(lambda ended: Prompt(label, ended, changed=changed, value=value, history=history), submitted)
+        def prompt(ended: Callable[[str | None], None]) -> Widget:
+            return Prompt(label, ended, changed=changed, value=value, history=history, replaced=replaced)
+
+        self.ask_with(prompt, submitted)
 
     def ask_with(
         self, prompt: Callable[[Callable[[T | None], None]], Widget], submitted: Callable[[T | None], None]

@@ -254,11 +254,15 @@ class PartitionScreen(InspectorScreen):
             lines = copied.count("\n") + 1
             self.notify(f"copied {lines} {'line' if lines == 1 else 'lines'}", timeout=2)
 
+    def is_hinted(self, action: str) -> bool:
+        """Return whether the last line names a key: that of the next match only if something is searched for."""
+        return action != "next_match" or (self.browsing is not None and self.browsing.search is not None)
+
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Return whether a key does something here, and is in the footer."""
         del parameters
         if action in {"search", "next_match", "previous_match"}:
-            return self.browsing is not None and (action == "search" or self.browsing.search is not None)
+            return self.browsing is not None
         if action == "follow":
             return not self._is_of_runs
         return self.session.has_topics if action == "topics" else True

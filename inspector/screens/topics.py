@@ -161,7 +161,7 @@ class TopicsScreen(InspectorScreen):
         hidden = len(self._found) - len(self._shown)
         what = f"{len(self._shown):,} {'partition' if len(self._shown) == 1 else 'partitions'}"
         if self._text:
-            what += f" of {len(self._found):,} with {text.printable(self._text)!r}"
+            what += f" of {len(self._found):,} with {text.printable(self._text, 20)!r} (esc: all)"
         elif hidden:
             what += f", {hidden} internal hidden (i)"
         self.query_one(TopLine).show(text.printable(str(self.session.model.path)), what, self.session.zone_name)
@@ -189,8 +189,12 @@ class TopicsScreen(InspectorScreen):
         start(self, "topics", self._watch)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002
-        """Return whether a key does something: there is nothing to go back to."""
-        return action != "back"
+        """Return whether a key does something: there is nothing to go back to but the names that a filter hides."""
+        return action != "back" or bool(self._text)
+
+    def action_back(self) -> None:
+        """Show all names again."""
+        self._filter("")
 
     def action_verify_all(self) -> None:
         self.post_message(messages.VerifyAll())
@@ -199,14 +203,15 @@ class TopicsScreen(InspectorScreen):
         self._unfolded = not self._unfolded
         self._show()
 
+    def _filter(self, wanted: str) -> None:
+        self._text = wanted.casefold()
+        self._show()
+        self.refresh_bindings()
+
     def action_filter_topics(self) -> None:
         before = self._text
 
-        def typed(value: str) -> None:
-            self._text = value.casefold()
-            self._show()
-
         def ended(value: str | None) -> None:
-            typed(before if value is None else value)
+            self._filter(before if value is None else value)
 
-        self.ask("show names with: ", ended, changed=typed, value=before)
+        self.ask("show names with: ", ended, changed=self._filter, value=before, replaced=True)

@@ -230,7 +230,7 @@ class RowsView(View, Generic[T]):
             if value is not None:
                 self._arrange(Arrangement(self._arrangement.column, self._arrangement.reverse, value))
 
-        self.post_message(messages.Ask("show rows with: ", ended, self._arrangement.text))
+        self.post_message(messages.Ask("show rows with: ", ended, self._arrangement.text, replaced=True))
 
     def _arrange(self, wanted: Arrangement) -> None:
         if not wanted.is_plain and self.total() > MOST_ARRANGED:

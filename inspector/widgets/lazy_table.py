@@ -166,13 +166,33 @@ class LazyTable(PagedView[Sequence[Row]]):
     # Drawing.
 
     def render_line(self, y: int) -> Strip:
-        """Return a line of what is seen; > at the end of the titles says that there are columns to the right."""
+        """Return a line of what is seen.
+
+        `>` at the end of the titles says that there are columns to the right, `…` that a cell goes on there.
+        """
         strip = super().render_line(y)
         width = self.scrollable_content_region.width
-        if y or not self.titles or self.virtual_size.width <= self.scroll_offset.x + width:
+        edge = self.scroll_offset.x + width
+        if self.virtual_size.width <= edge:
             return strip
-        more = Segment(">", self.get_component_rich_style("lazy-table--titles"))
-        return Strip([*strip.crop(0, width - 1), more])
+        if self.titles and y == 0:
+            return Strip([*strip.crop(0, width - 1), Segment(">", self.get_component_rich_style("lazy-table--titles"))])
+        line = self._line(self.scroll_offset.y + y - self.titles)
+        begin, end = self._column_around(edge)
+        # Of what is not seen at all, the titles tell.
+        if not (line.crop(begin, edge).text.strip() and line.crop(edge, end).text.strip()):
+            return strip
+        (last,) = strip.crop(width - 1, width)
+        return Strip([*strip.crop(0, width - 1), Segment("…", last.style)])
+
+    def _column_around(self, x: int) -> tuple[int, int]:
+        """Return where the column begins and ends that goes beyond so many cells from the left; (x, x) if none does."""
+        end = GUTTER - 2
+        for width in self.widths:
+            begin, end = end + 2, end + 2 + width
+            if begin < x < end:
+                return begin, end
+        return x, x
 
     def _titles(self) -> Strip:
         plain = self.get_component_rich_style("lazy-table--titles")
@@ -235,6 +255,10 @@ class LazyTable(PagedView[Sequence[Row]]):
         if self.count and self.cursor == (self.count - 1 if forwards else 0) and not 0 <= cursor < self.count:
             self.post_message(self.PastEnd(forwards))
         super()._by_key(cursor)
+
+    def has_room(self, keys: int) -> bool:
+        """Return whether so many keys, each of a page at most, stay within the rows, either way."""
+        return keys * self._lines_seen() < min(self.cursor, self.count - 1 - self.cursor)
 
     def action_cursor_up(self) -> None:
         self._by_key(self.cursor - 1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from rich.cells import cell_len, set_cell_size
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class TopLine(Widget):
-    """kafkalog read-only | path | what of it ........ time zone, follow. The path gives way where it is narrow."""
+    """kafkalog read-only | path | what of it ........ zone, follow. Where it is narrow, the beginning gives way."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {"top-line--name"}
 
@@ -37,16 +37,15 @@ class TopLine(Widget):
         name = " kafkalog read-only "
         room = self.size.width - cell_len(name) - cell_len(self._right) - 4
         what = f" | {self._what}" if self._what else ""
-        path = _end_of(self._path, max(8, room - cell_len(what)))
         text = Text(no_wrap=True, overflow="crop")
         text.append(name, self.get_component_rich_style("top-line--name"))
-        text.append(" " + set_cell_size(path + what, max(0, room)) + "  ")
+        text.append(" " + set_cell_size(end_of(self._path + what, max(1, room)), max(0, room)) + "  ")
         text.append(self._right + " ")
         return text
 
 
-def _end_of(text: str, width: int) -> str:
-    """Return the end of a path, which says more than its beginning."""
+def end_of(text: str, width: int) -> str:
+    """Return the end of a text, which says more than its beginning."""
     while cell_len(text) > width:
         text = "…" + text[2:]
     return text
@@ -90,6 +89,10 @@ class KeysLine(Widget):
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {"keys-line--key"}
 
+    def __init__(self, is_hinted: Callable[[str], bool]) -> None:
+        super().__init__()
+        self._is_hinted = is_hinted
+
     def on_mount(self) -> None:
         self.screen.bindings_updated_signal.subscribe(self, self._changed)
 
@@ -126,6 +129,8 @@ class KeysLine(Widget):
             # What would be a letter of the text is no key while somebody types.
             if typing and len(key) == 1:
                 continue
-            if binding.show and active.enabled and binding.id is not None and binding.id not in found:
+            if not binding.show or not active.enabled or binding.id is None or binding.id in found:
+                continue
+            if self._is_hinted(binding.id):
                 found[binding.id] = (key, binding.description, binding.id)
         return list(found.values())

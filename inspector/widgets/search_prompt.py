@@ -73,6 +73,8 @@ class SearchPrompt(Vertical):
 
     def _ended(self, typed: str | None) -> None:
         self.remove()
+        if typed == "":
+            self.app.notify("nothing has been searched for", timeout=2)
         self._submitted(replace(self._wanted, text=typed) if typed else None)
 
     def action_search_regex(self) -> None:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from kafkalog.inspector.config import Settings
     from kafkalog.inspector.jobs.jobs import Wanted
 
+# The number of segments that an error names.
+SEGMENTS_NAMED = 5
 EPILOG = """\b
 Config file: ~/.config/kafkalog/inspector.toml (or below $XDG_CONFIG_HOME)
   theme = "textual-light"
@@ -95,7 +97,7 @@ def inspect(
         raise click.UsageError(f"the inspector reads files of this machine, not {path}")
     try:
         if screen is not None:
-            path = path if segment is None else path / f"{segment:020d}.log"
+            path = path if segment is None else _segment(path, segment)
             return _headless(path, screen, form or "text", _settings(config, utc, theme), screen_options)
         return _in_terminal(path, form, lambda: _settings(config, utc, theme), screen_options)
     except NotALogError as error:
@@ -105,6 +107,18 @@ def inspect(
         if below is None:
             raise
         raise NotALogError(f"{error.message}; did you mean {below}?", error.path) from None
+
+
+def _segment(path: Path, base_offset: int) -> Path:
+    """Return the path of a segment; if it is not there, say which segments are."""
+    file = path / f"{base_offset:020d}.log"
+    found = sorted(int(each.stem) for each in path.glob("*.log") if each.stem.isdecimal())
+    if found and not file.exists():
+        few, more = ", ".join(map(str, found[:SEGMENTS_NAMED])), len(found) - SEGMENTS_NAMED
+        raise click.UsageError(
+            f"{path} has no segment {base_offset}; it has {few}{f' and {more} more' if more > 0 else ''}"
+        )
+    return file
 
 
 def _in_terminal(path: Path, form: str | None, settings: Callable[[], Settings], screen_options: dict[str, Any]) -> int:
@@ -157,6 +171,8 @@ def _headless(path: Path, screen: str, form: str, settings: Settings, screen_opt
     name, options = headless.COMMANDS.get(screen, ("", {}))
     if name != "dump" and (screen_options["start"] is not None or screen_options["end"] is not None):
         raise click.UsageError("--from and --to require --headless records or batches")
+    if screen != "search" and any(screen_options[each] for each in ("find", "regex", "any_case", "fields")):
+        raise click.UsageError("--find, --regex, --any-case and --in require --headless search")
     if name:
         return _by_command(path, form, name, options, screen_options)
     try:

@@ -33,6 +33,14 @@ def test_headless_prints_a_range_a_segment_and_a_number_of_rows(kafkalog: Kafkal
     ran = kafkalog("inspect", log, "--headless", "map", "--segment", "0", "--limit", "2", "-o", "jsonl")
     assert [json.loads(line)["segment"] for line in ran.out.splitlines()] == [0, 0]
     assert kafkalog("inspect", log, "--headless", "map", "--to", "3").code == 2
+    ran = kafkalog("inspect", log, "--headless", "map", "--segment", "5")
+    assert (ran.code, f"{log} has no segment 5; it has 0" in ran.err) == (2, True)
+
+
+def test_the_options_of_a_search_are_refused_for_other_screens(kafkalog: Kafkalog, data_dir: Path) -> None:
+    for options in (["--find", "x"], ["--regex"], ["--in", "key"]):
+        ran = kafkalog("inspect", data_dir, "--headless", "topics", *options)
+        assert (ran.code, "require --headless search" in ran.err) == (2, True)
 
 
 def test_headless_needs_no_textual(kafkalog: Kafkalog, data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,7 @@ def log(tmp_path: Path) -> Path:
 def test_bytes_are_written_to_a_new_file_and_over_none(log: Path, tmp_path: Path) -> None:
     path = tmp_path / "value"
     assert write_new(str(path), b"abc", log) == path
-    with pytest.raises(FileExistsError):
+    with pytest.raises(OSError, match=r"^File exists: "):
         write_new(str(path), b"def", log)
     assert path.read_bytes() == b"abc"
 
@@ -31,7 +31,7 @@ def test_bytes_are_written_to_a_new_file_and_over_none(log: Path, tmp_path: Path
 @pytest.mark.parametrize("name", ["value", f"{99999:020d}.log"])
 def test_nothing_is_written_beside_the_inspected_segments(log: Path, looked_at: str, name: str) -> None:
     before = sorted(log.iterdir())
-    with pytest.raises(OSError, match="nothing is written to what is looked at"):
+    with pytest.raises(OSError, match="nothing is written into a log"):
         write_new(str(log / name), b"abc", log / looked_at)
     assert sorted(log.iterdir()) == before
 
@@ -41,7 +41,7 @@ def test_nothing_is_written_to_the_data_directory_around_the_partition(log: Path
     (log.parent / "meta.properties").touch()
     (log.parent / "other-0").mkdir()
     (tmp_path / "link").symlink_to(log.parent)
-    with pytest.raises(OSError, match="nothing is written to what is looked at"):
+    with pytest.raises(OSError, match="nothing is written into a log"):
         write_new(str(tmp_path / place), b"abc", log)
     assert not list(tmp_path.rglob("value"))
 
@@ -75,3 +75,9 @@ def test_a_partly_written_file_is_removed_when_the_disk_is_full(
 def test_an_unknown_user_in_the_path_is_an_error(log: Path) -> None:
     with pytest.raises(OSError, match="~nosuchuser/x"):
         write_new("~nosuchuser/x", b"abc", log)
+
+
+@pytest.mark.parametrize("name", ["n" * 300, "none/" * 50 + "x", "n" * 300 + "/x"])
+def test_an_error_begins_with_the_reason_however_long_the_path_is(log: Path, tmp_path: Path, name: str) -> None:
+    with pytest.raises(OSError, match=r"^(File name too long|No such file or directory): /"):
+        write_new(str(tmp_path / name), b"abc", log)

@@ -89,6 +89,17 @@ def test_each_press_for_the_next_record_counts(golden_logs: Path) -> None:
     drive(golden_logs / "kafka-3.9" / "data" / "v2-none-0", steps)
 
 
+def test_each_press_counts_beyond_the_last_row_of_a_segment(golden_logs: Path) -> None:
+    async def steps(at: Terminal) -> None:
+        await at.press("5", sees="offset 0 ")
+        types(at, *"j" * 60)
+        await at.until(lambda: offset_at(at) == 60)
+        types(at, *"k" * 45)
+        await at.until(lambda: offset_at(at) == 15)
+
+    drive(golden_logs / "kafka-3.9" / "data" / "v2-txn-0", steps)
+
+
 def test_each_press_for_the_next_segment_or_match_counts(golden_logs: Path) -> None:
     async def steps(at: Terminal) -> None:
         await at.press("4", sees="v2")

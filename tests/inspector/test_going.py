@@ -188,9 +188,19 @@ def test_a_filter_is_named_until_escape_undoes_it(log: Path) -> None:
         await at.press("5", sees="offset 0 ")
         await read_through(at)
         await at.press("f", *"v1", "enter", sees="with 'v1' (esc: all)")
+        await at.press("f", *"v2", "enter", sees="with 'v2' (esc: all)")
         await at.press("escape")
         await at.until(lambda: "esc: all" not in at.text)
         assert view_shown(at) == "records"
+
+    drive(log, steps)
+
+
+def test_a_search_for_nothing_and_a_step_before_any_search_are_answered(log: Path) -> None:
+    async def steps(at: Terminal) -> None:
+        await at.press("5", sees="offset 0 ")
+        await at.press("n", sees="nothing has been searched for; / begins")
+        await at.press("slash", "enter", sees="nothing has been searched for")
 
     drive(log, steps)
 

@@ -155,3 +155,11 @@ def test_text_columns_stay_below_their_titles(tmp_path: Path, capsys: pytest.Cap
     headless.show(path, "search", "text", find=Wanted("needle"))
     title, *rows = [line for line in capsys.readouterr().out.splitlines() if "MATCH" in line or "needle" in line][1:]
     assert [row.index("needle") for row in rows] == [title.index("MATCH")] * 2
+
+
+def test_a_search_for_nothing_prints_nothing_before_its_error(
+    golden_logs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(headless.NeedsMoreError, match="--find TEXT"):
+        headless.show(golden_logs / "kafka-3.9" / "data", "search", "text")
+    assert not capsys.readouterr().out

@@ -8,6 +8,7 @@ import pytest
 
 pytest.importorskip("textual", reason="Textual is not installed")
 
+from kafkalog.inspector.widgets.lines import end_of
 from tests.helpers.driving import Terminal, drive, logs
 
 pytestmark = pytest.mark.tui
@@ -43,3 +44,9 @@ def test_the_last_line_names_no_open_key_where_nothing_can_be_opened(golden_logs
         await at.until(lambda: "w Whole" in at.lines[-1] and "Open" not in at.lines[-1])
 
     drive(logs(golden_logs) / "v2-zstd-0", steps)
+
+
+def test_the_path_at_the_top_gives_way_to_what_is_said_behind_it() -> None:
+    line = "/var/lib/kafka | v2-zstd-0 segment 0 | 12 of 1,200 with 'order' (esc: all)"
+    assert end_of(line, 60) == "…| v2-zstd-0 segment 0 | 12 of 1,200 with 'order' (esc: all)"
+    assert end_of(line, 200) == line

@@ -313,3 +313,17 @@ def test_fewer_rows_leave_the_cursor_at_the_last() -> None:
         desk.close()
 
     with_table(steps)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "ends"),
+    [(40, "[red]7[/red]"), (45, "[red]7…"), (57, "row 7")],
+)
+def test_a_cell_that_goes_on_beyond_the_right_edge_ends_in_an_ellipsis(chosen: int, ends: str) -> None:
+    async def steps(app: TableApp, table: LazyTable, pilot: Pilot[None]) -> None:
+        await shown(table, pilot)
+        table._widen(0, chosen)
+        await pilot.pause()
+        assert table.render_line(8).text.rstrip().endswith(ends)
+
+    with_table(steps)

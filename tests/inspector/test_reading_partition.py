@@ -67,7 +67,8 @@ def test_every_record_that_a_consumer_got_is_found_by_its_offset(topic: str) -> 
         row = segment.batch(segment.record_rows(number, 1)[0].batch)
         assert row is not None
         assert row.position == place.position
-    assert reader.locate(Offset(10**9)) is None
+    for far in (Offset(10**9), Offset(10**23), Offset(-1), Time(10**23), Byte(10**23, 10**23)):
+        assert reader.locate(far) is None
     last = reader.refresh().segments[-1]
     for position in {17, last.bytes - 1, last.bytes, 2**40} - {-1}:
         there = Place(last.base_offset, min(position, last.bytes - 1)) if last.bytes else None

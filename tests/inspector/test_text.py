@@ -66,7 +66,8 @@ def test_durations_are_in_their_largest_unit() -> None:
 @pytest.mark.parametrize(
     ("data", "shown"),
     [
-        (None, "(null)"), (b"null", "null"), (b"", ""), (b"plain", "plain"),
+        (None, "(null)"), (b"null", "null"), (b"(null)", "\\(null)"), (b"(empty)", "\\(empty)"), (b"", ""),
+        (b"plain", "plain"),
         ("größer".encode(), "größer"), (b"\x1b[31mred", "\\x1b[31mred"),
         (b"a\tb\nc\r", "a\\tb\\nc\\r"), (b"\xff\x00", "\\xff\\x00"), ("\u202eabc".encode(), "\\u202eabc"),
         ("\u2028".encode(), "\\u2028"), ("\U000e0001".encode(), "\\U000e0001"), (b"\xc2\x9b31m", "\\x9b31m"),
@@ -187,3 +188,19 @@ def test_null_the_text_null_and_no_bytes_differ_in_every_view() -> None:
 )  # fmt: skip
 def test_text_with_few_unprintable_characters_stays_text(data: bytes, is_text: bool) -> None:
     assert text.resolved(data, "auto") == ("utf8" if is_text else "hex")
+
+
+@pytest.mark.parametrize(
+    ("data", "label"),
+    [
+        ("größer\n".encode(), "UTF-8"), (b"", "UTF-8"), (b"a\x00\x1b", "UTF-8, control characters are escaped"),
+        (b"a\tb", "UTF-8, control characters are escaped"), (b"a\xff", "not UTF-8: invalid bytes are escaped"),
+        (b"a" * (1 << 20) + b"\xc3", "not UTF-8: invalid bytes are escaped"),
+    ],
+)  # fmt: skip
+def test_the_text_view_tells_control_characters_from_invalid_utf8(data: bytes, label: str) -> None:
+    assert text.label(data, "utf8") == label
+
+
+def test_base64_is_one_line_that_the_screen_breaks() -> None:
+    assert text.shown(bytes(300), "base64") == ["A" * 400]
