@@ -14,7 +14,7 @@ from kafkalog.record.fields import EntryFields
 project = "kafkalog"
 release = version = kafkalog.__version__
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_click"]
-exclude_patterns = ["inspector"]
+exclude_patterns = ["inspector", "performance"]
 html_theme = "furo"
 html_title = f"kafkalog {release}"
 html_show_copyright = False

@@ -14,10 +14,10 @@ def write(path: Path, note: str, rows: Sequence[Row], shares: Mapping[str, Mappi
     for title in dict.fromkeys(row.title for row in rows if row.unit.startswith("M ")):
         own = [row for row in rows if row.title == title]
         parts.append(
-            "\n".join([f"## {title[:1].upper()}{title[1:]}\n", f"In {own[0].unit}.\n", HEAD, *map(_line, own)])
+            "\n".join([f"### {title[:1].upper()}{title[1:]}\n", f"In {own[0].unit}.\n", HEAD, *map(_line, own)])
         )
     if shares:
-        parts.append("\n".join(["## Where the time of columns goes\n", *_share_lines(shares)]))
+        parts.append("\n".join(["### Where the time of columns goes\n", *_share_lines(shares)]))
     path.write_text("\n\n".join(parts) + "\n", encoding="utf-8")
 
 
