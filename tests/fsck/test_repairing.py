@@ -177,14 +177,14 @@ def only_journal(data: Path) -> Path:
     return journal
 
 
-@pytest.mark.parametrize("times", [1, pytest.param(TIMES, marks=pytest.mark.slow)])
+@pytest.mark.slow
 @pytest.mark.parametrize("undoing", [False, True], ids=["apply", "undo"])
-def test_a_killed_repair_is_finished_or_undone(times: int, undoing: bool, tmp_path: Path, source: Path) -> None:
+def test_a_killed_repair_is_finished_or_undone(undoing: bool, tmp_path: Path, source: Path) -> None:
     chosen, home = random.Random(16), tmp_path / "home"
     original = several_kinds(tmp_path / "original", source)
     before, done = tree(original), dict[str, str]()
     action_count = 0
-    for run in range(times + 1):
+    for run in range(TIMES + 1):
         shutil.rmtree(home, ignore_errors=True)
         data, journal = home / "data", home
         shutil.copytree(original, data, symlinks=True)

@@ -101,6 +101,7 @@ def test_arrow_libraries_take_a_log_and_columns_as_they_are(log: WritableLog) ->
     assert pa.record_batch(part).to_pylist() == part.to_arrow().to_pylist()
 
 
+@pytest.mark.slow
 def test_polars_and_duckdb_query_a_log(log: WritableLog) -> None:
     polars, duckdb = pytest.importorskip("polars"), pytest.importorskip("duckdb")
     frame = polars.DataFrame(log)

@@ -164,6 +164,7 @@ def test_a_log_is_as_before_where_the_system_takes_only_a_part_of_an_append(
     assert_nothing_happened(log, before, append)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("append", ROADS)
 @pytest.mark.parametrize("fail", FAILURES)
 @pytest.mark.parametrize("method", [(OffsetIndex, "append"), (TimeIndex, "maybe_append")])
