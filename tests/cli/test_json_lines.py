@@ -131,6 +131,7 @@ def test_a_large_record_is_written_in_pieces_which_make_the_same_line(value: byt
     assert json.loads(for_a_terminal.splitlines()[1]) == second
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("value", ["ü\n√".encode() * LARGE_BYTES, b"\xff" * (LARGE_BYTES + 1)])
 @pytest.mark.parametrize("max_width", [0, 10, 3 << 16, 1 << 21])
 def test_a_large_record_as_text_is_what_a_small_one_would_be(value: bytes, max_width: int) -> None:

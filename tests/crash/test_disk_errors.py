@@ -24,6 +24,7 @@ def scratch() -> Iterator[Path]:
         yield Path(directory)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("code", CODES)
 @pytest.mark.parametrize(
     "change", ["retention", *(pytest.param(each, marks=pytest.mark.slow) for each in CHANGES if each != "retention")]

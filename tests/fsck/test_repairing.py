@@ -237,6 +237,7 @@ def test_an_error_before_the_first_change_leaves_all_as_it_was(
     assert sorted(tmp_path.iterdir()) == [data]
 
 
+@pytest.mark.slow
 def test_an_error_in_the_middle_leaves_a_journal(tmp_path: Path, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = several_kinds(tmp_path, source)
     before, plan, take = tree(data), plan_repair(data), Journal._take
@@ -551,6 +552,7 @@ def test_a_log_of_cluster_metadata_gets_no_gap(tmp_path: Path, source: Path) -> 
 # --- journals
 
 
+@pytest.mark.slow
 def test_directories_of_one_name_may_have_their_journals_in_one_place(tmp_path: Path, source: Path) -> None:
     kind, journals = BY_NAME["epochs-malformed"], tmp_path / "journals"
     journals.mkdir()
@@ -582,6 +584,7 @@ def test_an_undo_without_a_file_of_the_journal_changes_nothing(
     assert journal.exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "wrong", [{"times": []}, {"steps": [{"path": "x", "before": [1], "after": None, "is_cut": False}]}]
 )

@@ -65,6 +65,7 @@ def everything(directory: Path) -> list[tuple[int, int]]:
         return [(batch.base_offset, batch.checksum) for batch in log.batches()]
 
 
+@pytest.mark.slow
 @sampled_partition
 def test_an_undamaged_partition_is_copied_byte_for_byte(partition: Partition, tmp_path: Path) -> None:
     source, destination = partition.directory, tmp_path / partition.directory.name

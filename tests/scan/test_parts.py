@@ -131,6 +131,7 @@ def in_parts() -> Iterator[pytest.MonkeyPatch]:
             yield patch
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reader", READERS)
 def test_every_reader_gives_the_same_of_parts(damaged: Path, reader: str) -> None:
     whole = _outcome(lambda: READERS[reader](damaged))

@@ -51,6 +51,7 @@ def put(file: BinaryIO, position: int, offset: int, header: bytes) -> None:
     file.write(struct.pack(">q", offset) + header[8:])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("with_index", [True, False])
 def test_splits_reach_to_the_end_of_a_segment_of_two_gigabytes(large: tuple[Path, list[int]], with_index: bool) -> None:
     directory, positions = large

@@ -201,6 +201,7 @@ REFUSED_COMMITS = [
 ]
 
 
+@pytest.mark.slow
 @jobs
 @pytest.mark.parametrize(("exchanges", "first", "step", "times", "code"), REFUSED_COMMITS)
 def test_a_commit_changes_all_or_nothing_where_the_disk_refuses_any_call(

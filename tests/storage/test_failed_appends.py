@@ -146,6 +146,7 @@ def assert_nothing_happened(log: WritableLog, before: list[object], append: Call
         append(again)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("append", ROADS)
 @pytest.mark.parametrize("fail", FAILURES)
 @pytest.mark.parametrize("taken", [0, 100])

@@ -85,6 +85,7 @@ def drained(rest: Iterator[Seen], found: list[Seen]) -> None:
 # --- truncated below what was given
 
 
+@pytest.mark.slow
 @READS
 @pytest.mark.parametrize("size", [20, 200])
 @pytest.mark.parametrize("start", [5, 25, 45])
