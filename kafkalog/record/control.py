@@ -278,7 +278,7 @@ def _kraft_voter(fields: MessageFields) -> KRaftVoter:
     voter_id, directory_id = fields.integer(4), _uuid(fields)
     endpoints = []
     for _ in range(present(fields.count())):
-        endpoints.append(Endpoint(present(fields.string()), present(fields.string()), fields.integer(2) & 0xFFFF))
+        endpoints.append(Endpoint(present(fields.string()), present(fields.string()), fields.integer(2, signed=False)))
         _skip_tags(fields)
     versions = fields.integer(2), fields.integer(2)
     _skip_tags(fields)

@@ -221,7 +221,7 @@ def _decompressed(entries: Entries, limit: int, error: KafkaLogError | None) -> 
             elif magic < 2:
                 region = memoryview(decompressed_messages(rows[i], region, limit))
             elif count:
-                region = memoryview(decompress.decompress(codec, region, limit=limit, memory=out.memory))
+                region = memoryview(decompress.decompress(codec, region, limit=limit))
             else:
                 # Kafka does not decompress a batch that claims no records.
                 region = region[:0]
@@ -253,30 +253,19 @@ class Gathered:
         # The number of bytes so far.
         self.size = 0
 
-    def memory(self, size: int) -> memoryview:
-        """Return memory for the next chunk, which `append` need not copy if it is in place already."""
-        end = self.size + size
-        if end > BYTES_A_PIECE:
-            return memoryview(Block(size))
-        self._reserve(end)
-        return self._bytes[self.size : end]
-
     def append(self, data: memoryview) -> None:
         """Append a copy of a chunk, or the chunk itself if it is the first and large."""
-        end = self.size + len(data)
-        if not self.size and end >= BYTES_A_PIECE:
-            self._bytes = data
-        elif data.obj is not self._bytes.obj:
-            self._reserve(end)
-            self._bytes[self.size : end] = data
+        start, end = self.size, self.size + len(data)
         self._ends.append(end)
         self.size = end
-
-    def _reserve(self, size: int) -> None:
-        if size > len(self._bytes):
-            larger = memoryview(Block(size + size // 2))
-            larger[: self.size] = self._bytes[: self.size]
+        if not start and end >= BYTES_A_PIECE:
+            self._bytes = data
+            return
+        if end > len(self._bytes):
+            larger = memoryview(Block(end + end // 2))
+            larger[:start] = self._bytes[:start]
             self._bytes = larger
+        self._bytes[start:end] = data
 
     def regions(self, rows: NDArray[np.void], error: KafkaLogError | None = None) -> _Regions:
         """Return the chunks, which are the regions of `rows`, and keep no reference to them."""

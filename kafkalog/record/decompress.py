@@ -49,25 +49,8 @@ LZ4_FLAGS_AT = 4
 LZ4_INDEPENDENT_BLOCKS = 0x20
 
 
-Memory = Callable[[int], memoryview]
-"""Returns writable memory of a number of bytes, whose content is undefined."""
-
-
-def _new_memory(size: int) -> memoryview:
-    return memoryview(Block(size))
-
-
-def decompress(
-    codec: int, data: memoryview, *, limit: int = DEFAULT_LIMIT, magic: int = 2, memory: Memory = _new_memory
-) -> "ReadableBuffer":
+def decompress(codec: int, data: memoryview, *, limit: int = DEFAULT_LIMIT, magic: int = 2) -> "ReadableBuffer":
     """Decompress `data` as Kafka's reader of format `magic` does.
-
-    Args:
-        codec: The number of the codec.
-        data: The compressed bytes.
-        limit: The number of bytes that they may decompress to.
-        magic: The format of the batch.
-        memory: Called for the memory of the result where a codec states its size; the others allocate it themselves.
 
     Raises:
         InvalidRecordError: An incomplete or damaged stream, or an unknown codec.
@@ -75,7 +58,7 @@ def decompress(
         MemoryError: There is too little memory.
     """
     # Without `codec_of`, which takes a microsecond, for a codec that there is.
-    return _CODECS[codec if codec in _CODECS else codec_of(codec)](data, limit, magic, memory)
+    return _CODECS[codec if codec in _CODECS else codec_of(codec)](data, limit, magic)
 
 
 def _too_large(limit: int) -> DecompressedSizeError:
@@ -109,13 +92,13 @@ def _appended(output: bytes | bytearray, piece: bytes, limit: int) -> bytes | by
     return output
 
 
-def _nothing(data: memoryview, limit: int, _magic: int, _memory: Memory) -> "ReadableBuffer":
+def _nothing(data: memoryview, limit: int, _magic: int) -> "ReadableBuffer":
     if len(data) > limit:
         raise _too_large(limit)
     return data
 
 
-def _gzip(data: memoryview, limit: int, _magic: int, _memory: Memory) -> "ReadableBuffer":
+def _gzip(data: memoryview, limit: int, _magic: int) -> "ReadableBuffer":
     """Decompress all members. Bytes after the last one are ignored, as by Java's reader."""
     output: bytes | bytearray | None = None
     step = len(data)
@@ -152,7 +135,7 @@ def _gzip_member(data: memoryview, limit: int, step: int, output: bytes | bytear
     return output, at - len(stream.unused_data)
 
 
-def _snappy(data: memoryview, limit: int, _magic: int, memory: Memory) -> "ReadableBuffer":
+def _snappy(data: memoryview, limit: int, _magic: int) -> "ReadableBuffer":
     cramjam = codecs.library("cramjam")
     snappy = cramjam.snappy
     blocks = list(_xerial_blocks(data)) if data[:8] == codecs.XERIAL_MAGIC else [data]
@@ -165,7 +148,7 @@ def _snappy(data: memoryview, limit: int, _magic: int, memory: Memory) -> "Reada
                 )
         if sum(sizes) > limit:
             raise _too_large(limit)
-        output = memory(sum(sizes))
+        output = memoryview(Block(sum(sizes)))
         at = 0
         for block, size in zip(blocks, sizes, strict=True):
             at += snappy.decompress_raw_into(block, output[at : at + size])
@@ -192,7 +175,7 @@ def _xerial_blocks(data: memoryview) -> Iterator[memoryview]:
         at += 4 + size
 
 
-def _lz4(data: memoryview, limit: int, magic: int, _memory: Memory) -> "ReadableBuffer":
+def _lz4(data: memoryview, limit: int, magic: int) -> "ReadableBuffer":
     frame = codecs.library("lz4.frame")
     # After an error, or in the middle of a frame, a context is of no use for the next one.
     context = _of_thread.__dict__.pop("lz4", None) or frame.create_decompression_context()
@@ -226,7 +209,7 @@ def _mend_lz4_header(data: memoryview) -> bytes:
     return codecs.with_lz4_checksum(data, size, data[4:size])
 
 
-def _zstd(data: memoryview, limit: int, magic: int, _memory: Memory) -> "ReadableBuffer":
+def _zstd(data: memoryview, limit: int, magic: int) -> "ReadableBuffer":
     if magic < 2:
         raise InvalidRecordError("zstd exists only in format 2", expected="magic 2", found=f"magic {magic}")
     zstandard = codecs.library("zstandard")
@@ -326,7 +309,7 @@ def _zstd_decompressor() -> Any:
 
 _of_thread = threading.local()
 
-_CODECS: dict[int, Callable[[memoryview, int, int, Memory], "ReadableBuffer"]] = {
+_CODECS: dict[int, Callable[[memoryview, int, int], "ReadableBuffer"]] = {
     CompressionType.NONE: _nothing,
     CompressionType.GZIP: _gzip,
     CompressionType.SNAPPY: _snappy,
