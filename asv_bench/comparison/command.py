@@ -13,7 +13,7 @@ from asv_bench.comparison.dump import measure_dumps
 from asv_bench.comparison.goals import CASES, COMPARISONS, MEMORY
 from asv_bench.comparison.report import Row
 from asv_bench.comparison.rounds import Rounds, measure
-from asv_bench.comparison.where import shares
+from asv_bench.comparison.time_shares import shares
 from asv_bench.comparison.workers import ReaderFailed, peak_memory
 from asv_bench.segments import KINDS, default_scale, records_count, segment
 from tests.oracle.java import JavaUnavailable

@@ -70,7 +70,7 @@ class SegmentMapView(View):
             self._strip.go(len(self._cells) - 1)
 
     def _cells_wanted(self) -> int:
-        """Return how many cells have room, but none of a few bytes only if more than a line is filled."""
+        """Return the number of cells: as many as fit, but beyond the first line none of less than `CELL_BYTES`."""
         row = self.browsing.row
         return min(self._strip.cells_wanted, max(self._strip.size.width, (row.bytes if row else 0) // CELL_BYTES))
 

@@ -69,12 +69,12 @@ class View(Vertical):
 
     @property
     def focus_target(self) -> Widget | None:
-        """What the keys go to."""
+        """The widget that gets the focus, and with it the keys, when the view appears."""
         return next(iter(self.query(LazyTable)), None)
 
     @property
     def restriction(self) -> str:
-        """Which rows a filter leaves, for the line at the top; "" = all."""
+        """The filter of the rows as text for the top line; empty if all rows are shown."""
         return ""
 
     async def appear(self) -> None:

@@ -89,7 +89,7 @@ class HexLines(PagedView[Window]):
         """Enter, or a double click."""
 
     class StepWanted(Message):
-        """Asks for the next or the previous of `what`: "field" or "batch"."""
+        """Message: the user wants the next or the previous field or batch; `what` is "field" or "batch"."""
 
         def __init__(self, what: str, *, forwards: bool) -> None:
             self.what = what

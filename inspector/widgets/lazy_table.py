@@ -392,7 +392,7 @@ class LazyTable(PagedView[Sequence[Row]]):
 
 
 def _fitted(text: str, width: int, column: Column) -> str:
-    """Return the text in exactly `width` cells; … where something was cut off."""
+    """Return the text padded or cut to exactly `width` cells; … marks where it was cut."""
     length = cell_len(text)
     if length > width:
         end = text[-(width // 2) :] if column.keeps_end and text.isascii() else ""

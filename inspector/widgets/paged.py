@@ -44,7 +44,7 @@ class PagedView(ScrollView, Generic[P], can_focus=True):
     """
 
     class Failed(Message):
-        """A piece could not be read."""
+        """Message: a piece could not be read."""
 
         def __init__(self, error: Exception) -> None:
             self.error = error

@@ -96,7 +96,7 @@ class IndexCheck:
     """The check of both indexes of one segment, given its batches in order."""
 
     def __init__(self, log: Path, base: int, scope: Scope) -> None:
-        """Read the indexes; what is appended to them later is not checked.
+        """Read the indexes. Entries appended after this call are not checked.
 
         Args:
             log: The segment.

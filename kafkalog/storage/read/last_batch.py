@@ -79,7 +79,7 @@ class LastBatch:
         return is_in_place and size > self.end
 
     def was_cut_off(self, segments: Callable[[], LogSegments]) -> bool:
-        """Return whether the log was truncated before the end of this batch; False for compaction and retention."""
+        """Return whether a truncation removed this batch; False if compaction or retention did."""
         # The file in which it was read tells it also if that was deleted after it was truncated.
         is_there = not isinstance(self._file, int) or self._in_file(self._file)[0]
         return not is_there or (not self.is_in_place and self._was_replaced(segments()))
