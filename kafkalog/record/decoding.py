@@ -9,6 +9,7 @@ entries before it.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -105,15 +106,11 @@ def read_whole(entries: Entries, reading: Reading, *, check_crcs: bool) -> Recor
     return found[0] if found else RecordColumns.empty()
 
 
-def pieces(rows: NDArray[np.void]) -> Iterator[NDArray[np.void]]:
+def pieces(rows: NDArray[np.void]) -> list[NDArray[np.void]]:
     """Cut rows of the header table into chunks of some thousand records, each to be decoded at once."""
     if len(rows) == 1:
-        yield rows
-        return
-    start = 0
-    for end in cut_rows(rows, RECORDS_A_PIECE):
-        yield rows[start:end]
-        start = end
+        return [rows]
+    return [rows[start:end] for start, end in pairwise([0, *cut_rows(rows, RECORDS_A_PIECE)])]
 
 
 def first_record(entries: Entries, reading: Reading, offset: int, timestamp: int) -> tuple[int, int, int] | None:

@@ -14,11 +14,11 @@ import pytest
 import kafkalog
 from kafkalog import ByteBufferMessageSet, Log, LogConfig, Record, WritableLog
 from kafkalog.errors import CorruptRecordError, LogTruncatedError, OffsetOutOfRangeError
-from kafkalog.record.framing import Stop
+from kafkalog.record.decoding import Entries
 from kafkalog.storage.file_names import offset_file, segment_files
 from kafkalog.storage.read import count_records
-from kafkalog.storage.read.last_batch import LastBatch
 from kafkalog.storage.segment.file_message_set import FileMessageSet
+from kafkalog.storage.segment.log_segment import LogSegment
 
 # Offset and value.
 Seen: TypeAlias = tuple[int, bytes]
@@ -146,15 +146,17 @@ def test_no_segment_is_left_out_when_it_is_deleted_with_the_one_before_it(
                 log.roll()
             write(log, start, start + 20)
 
-        def deleted_before(_: LastBatch) -> bool:
+        opened = LogSegment.opened
+
+        def deleted_before(segment: LogSegment) -> FileMessageSet:
             monkeypatch.undo()
             log.maybe_increment_log_start_offset(60)
             assert log.delete_old_segments() == 3
-            return False
+            return opened(segment)
 
         rest = read(log, 0)
         found = [next(rest)]
-        monkeypatch.setattr(LastBatch, "is_followed", property(deleted_before))
+        monkeypatch.setattr(LogSegment, "opened", deleted_before)
         with pytest.raises(OffsetOutOfRangeError):
             drained(rest, found)
         assert offsets(found) == list(range(40))
@@ -194,20 +196,21 @@ def test_a_segment_that_is_appended_to_after_its_end_was_read_is_read_on(
     write(log, 15, 20, "new")
     log.roll()
     write(log, 20, 30, "new")
-    check_end, left = FileMessageSet._check_end, [1]
+    load, left = FileMessageSet.load, [1]
 
-    def late(messages: FileMessageSet, stop: Stop) -> None:
-        check_end(messages, stop)
-        if left:
+    def late(messages: FileMessageSet, position: int, span: int) -> Entries | None:
+        found = load(messages, position, span)
+        if found is None and left:
             left.clear()
             write(log, 15, 20, "newer")
             log.roll()
             write(log, 20, 30, "newer")
+        return found
 
     rest = read(reader, 3)
     found = [next(rest)]
     log.truncate_to(15)
-    monkeypatch.setattr(FileMessageSet, "_check_end", late)
+    monkeypatch.setattr(FileMessageSet, "load", late)
     drained(rest, found)
     assert offsets(found) == list(range(3, 30))
     assert found[-1][1].startswith(b"newer 29")

@@ -284,7 +284,7 @@ def _at_or_after(part: Entries | Damage, start: int) -> Entries | Damage | None:
 
 def _chunks_of(rows: NDArray[np.void]) -> list[NDArray[np.void]]:
     """Divide rows into chunks. A small last chunk is joined to the one before, because each chunk has a fixed cost."""
-    found = list(pieces(rows))
+    found = pieces(rows)
     if len(found) > 1 and _SMALLEST_SHARE * len(found[-1]) < len(found[-2]):
         both = len(found[-2]) + len(found[-1])
         found[-2:] = [rows[-both:]]

@@ -11,6 +11,7 @@ batch, and removes records.
 
 import os
 from collections.abc import Callable
+from functools import cached_property
 from pathlib import Path
 from struct import Struct
 
@@ -62,7 +63,7 @@ class LastBatch:
         """The offset of its last record."""
         return int(self._row["last_offset"])
 
-    @property
+    @cached_property
     def path(self) -> Path:
         """The path of the segment's file. A segment's own path changes when its file is renamed."""
         return offset_file(self._directory, self.base_offset, LOG_SUFFIX)
@@ -72,17 +73,19 @@ class LastBatch:
         """Whether the segment has the batch at its position."""
         return self._in_segment()[0]
 
-    @property
-    def is_followed(self) -> bool:
-        """Whether the segment has the batch at its position, and goes on after it."""
-        is_in_place, size = self._in_segment()
-        return is_in_place and size > self.end
+    def was_cut_off(self, segments: Callable[[], LogSegments], *, is_last: bool = False) -> bool:
+        """Return whether a truncation removed this batch; False if compaction or retention did.
 
-    def was_cut_off(self, segments: Callable[[], LogSegments]) -> bool:
-        """Return whether a truncation removed this batch; False if compaction or retention did."""
+        Args:
+            segments: Returns the current segments.
+            is_last: This batch was the last of its segment: a truncation also removed it if the segment goes on now.
+        """
+        is_in_place, size = self._in_segment()
+        if is_in_place:
+            return is_last and size > self.end
         # The file in which it was read tells it also if that was deleted after it was truncated.
         is_there = not isinstance(self._file, int) or self._in_file(self._file)[0]
-        return not is_there or (not self.is_in_place and self._was_replaced(segments()))
+        return not is_there or self._was_replaced(segments())
 
     def _in_segment(self) -> tuple[bool, int]:
         """Return whether the segment has the batch at its position, and the size of the segment."""

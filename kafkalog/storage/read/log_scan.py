@@ -120,11 +120,8 @@ class Walk:
 
     def columns(self, aborted: AbortedBatches | None, *, threads: int, check_crcs: bool) -> Iterator[RecordColumns]:
         """Yield the records, without those of `aborted`. Raise errors as `Log.records`."""
-        for part in retry_each(partial(self._columns, threads, check_crcs)):
-            wanted = part if aborted is None else aborted.left_out_of(part)
-            if len(wanted):
-                yield wanted
-            del part, wanted
+        parts = retry_each(partial(self._columns, threads, check_crcs))
+        return parts if aborted is None else filter(len, map(aborted.left_out_of, parts))
 
     def _columns(self, threads: int, check_crcs: bool) -> Iterator[RecordColumns]:
         """Yield the records from the next one on.
@@ -147,10 +144,11 @@ class Walk:
                 wanted = part[:own].between(start, self._stop)
             # What is read beyond the end is not returned, and is read again if the scan goes on.
             done = own if highest < self._stop else int((part.offset[:own] < self._stop).sum())
+            if len(wanted):
+                yield wanted
             if done:
                 self._last = self._batch(chunk, part.batches[part.batch[done - 1]])
                 self._next = max(start, int(part.offset[done - 1]) + 1)
-            yield wanted
             if own < len(part):
                 raise self._foreign_offset(chunk, part, own)
             # Else it would keep decompressed bytes while the next ones are decompressed.
@@ -214,7 +212,9 @@ class Walk:
                     self._set_out()
                     reach = min(span, reach)
                     entries, reach = _read(message_set, position, reach), RUN_GROWTH * reach
-                self._check_is_there(last, segment)
+                if following >= self._stop:
+                    # Else it is checked with the next chunk.
+                    self._check_is_there(last, segment)
                 if following != _base(self._segments_now().higher(segment.base_offset)):
                     # The segment may have become longer.
                     continue
@@ -228,7 +228,6 @@ class Walk:
         """Return the segment of an offset and the base offset of the next one; None at the end.
 
         Raises:
-            ChangedWhileReading: Batches follow `last` in the segment before.
             OffsetOutOfRangeError: The records at the offset have been deleted.
             LogTruncatedError: There are no segments any more.
         """
@@ -242,7 +241,6 @@ class Walk:
             raise OffsetOutOfRangeError(message, str(self._directory), None, expected, at)
         if segment.base_offset >= self._stop:
             return None
-        self._check_is_there(last, segment)
         return segment, _base(following)
 
     # --- changes
@@ -282,8 +280,7 @@ class Walk:
         """
         if last is None:
             return
-        is_followed = last.base_offset != segment.base_offset and last.is_followed
-        if is_followed or last.was_cut_off(self._segments_now):
+        if last.was_cut_off(self._segments_now, is_last=last.base_offset != segment.base_offset):
             raise ChangedWhileReading("the log changed while it was read", str(last.path), last.position)
 
     def _truncated(self, at: int) -> LogTruncatedError:

@@ -608,6 +608,8 @@ class FileMessageSet(MessageSet):
             CorruptRecordError: Damage at the position.
         """
         length = min(span, max(0, self._stop() - position))
+        if not length:
+            return None
         while True:
             view = self._view(position, length)
             rows, *_ = scan_headers(view, position)
