@@ -226,7 +226,7 @@ class FileMessageSet(MessageSet):
             start: As for `search`.
             hint: As for `search`.
         """
-        found = self._find_entry(start, offset, hint)
+        found = self.first_entry(start, offset, hint=hint)
         part = self._slice(self._stop() if found is None else found.position, self._end, sealed=self.sealed)
         part._first_run_bytes = 1
         return part
@@ -272,7 +272,7 @@ class FileMessageSet(MessageSet):
         Raises:
             CorruptRecordError: The framing before the batch is damaged.
         """
-        found = self._find_entry(start, offset, hint)
+        found = self.first_entry(start, offset, hint=hint)
         if found is None:
             return None
         is_wrapper = found.base_offset < 0 and found.magic < 2
@@ -308,12 +308,8 @@ class FileMessageSet(MessageSet):
             entry = self.found_at(entry.position + len(entry.view)).load_entry(0, offset, wanted)
         return None
 
-    def first_entry(self, start: int = 0) -> FoundEntry | None:
-        """Return the header of the first entry from position `start` on."""
-        return self._find_entry(start, NO_OFFSET)
-
-    def _find_entry(self, start: int, offset: int, hint: int | None = None) -> FoundEntry | None:
-        """Return the first entry from position `start` on that reaches the offset; only headers are read."""
+    def first_entry(self, start: int = 0, offset: int = NO_OFFSET, *, hint: int | None = None) -> FoundEntry | None:
+        """Return the header of the first entry from position `start` on that reaches the offset; see `search`."""
         row = self._first_reaching(find_file_entry, start, offset, ANY_TIMESTAMP, hint)
         return None if row is None else FoundEntry(*row)
 

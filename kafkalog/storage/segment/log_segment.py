@@ -151,11 +151,11 @@ class LogSegment(SegmentFiles):
 
     def _place_of(self, entry: TimestampEntry) -> int | None:
         """Return the position of the batch that an entry of the time index refers to; None if there is none."""
-        found = self.translate_offset(entry.offset) if entry.timestamp >= 0 else None
-        if found is None:
+        if entry.timestamp < 0:
             return None
-        batch = self.log.found_at(found.position).first_entry()
-        return found.position if batch is not None and batch.max_timestamp == entry.timestamp else None
+        near = self.offset_index.lookup(entry.offset)
+        batch = self.log.first_entry(near.position, entry.offset, hint=near.offset)
+        return batch.position if batch is not None and batch.max_timestamp == entry.timestamp else None
 
     # --- reading
 

@@ -178,8 +178,9 @@ class LogSegments:
         return segments[bisect_right(bases, offset) :]
 
     def first_as_late_as(self, timestamp: int) -> LogSegment | None:
-        """Return the first segment whose largest timestamp is `timestamp` (ms) or later; None if there is none.
+        """Return the first segment that may have a record of `timestamp` (ms) or later; None if there are no segments.
 
+        These are the sealed segments whose largest timestamp is that late, and the active one, which is not read.
         Empty segments are skipped.
 
         Raises:
@@ -193,8 +194,7 @@ class LogSegments:
         at = bisect_left(latest, timestamp)
         if at < len(latest):
             return current.segments[at]
-        active = current.segments[-1:]
-        return active[0] if active and active[0].largest_timestamp >= timestamp else None
+        return current.segments[-1] if current.segments else None
 
     def _look_at_more(self, current: _Sorted, known: tuple[int, ...], timestamp: int) -> tuple[int, ...]:
         """Extend the largest timestamps up to each sealed segment, until one is `timestamp` or later."""
