@@ -65,6 +65,8 @@ cdef extern from *:
 cdef enum:
     SMALL_BYTES = 2048
 
+# Batches take some microseconds at most: less than it takes to get the GIL back while other threads run.
+cdef object HOLD_GIL = 0
 # Up to so many bytes are summed up here.
 cdef int64_t summed_here = SMALL_BYTES if has_crc32c_instruction() else 0
 
@@ -76,7 +78,7 @@ cdef uint32_t checksum_of(const Header* row, const uint8_t* entry, int64_t size)
         covered = BATCH_CRC_FROM
         if size - covered <= summed_here:
             return crc32c_by_instruction(entry + covered, <size_t> (size - covered))
-        return crc32c(PyMemoryView_FromMemory(<char*> entry + covered, size - covered, PyBUF_READ))
+        return crc32c(PyMemoryView_FromMemory(<char*> entry + covered, size - covered, PyBUF_READ), 0, HOLD_GIL)
     covered = MESSAGE_CRC_FROM
     return crc32(PyMemoryView_FromMemory(<char*> entry + covered, size - covered, PyBUF_READ))
 
