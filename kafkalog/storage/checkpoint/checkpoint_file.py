@@ -11,7 +11,6 @@ Source: server-common/.../CheckpointFile.java, storage/.../checkpoint/{OffsetChe
 LeaderEpochCheckpointFile}.java.
 """
 
-import os
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -89,8 +88,6 @@ class OffsetCheckpointFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        # As in `SegmentListing`, a stat of a text is faster.
-        self._path_text = str(path)
         # Inode, size and mtime (ns) of the file that was read, and its content.
         self._known: tuple[tuple[int, int, int] | None, dict[TopicPartition, int]] = None, {}
         # A file in a store is not read again before this time.
@@ -104,7 +101,7 @@ class OffsetCheckpointFile:
                 self._believed_until = time.monotonic() + BELIEVED_SECONDS
             return self._known[1]
         try:
-            looked_at, status = time.time_ns(), os.stat(self._path_text)
+            looked_at, status = time.time_ns(), self.path.stat()
         except FileNotFoundError:
             return {}
         found = status.st_ino, status.st_size, status.st_mtime_ns

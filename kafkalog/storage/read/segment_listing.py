@@ -55,8 +55,6 @@ class SegmentListing:
             OSError: The directory cannot be listed.
         """
         self.directory = directory
-        # A stat of a text is faster than one of a `Path`; it is called at each read.
-        self._directory_text = str(directory)
         self._decompression_limit = decompression_limit
         self._lock = threading.Lock()
         # The time of the listing for a store, else the mtime of the directory; ns.
@@ -85,7 +83,7 @@ class SegmentListing:
     def _may_have_changed(self) -> bool:
         if isinstance(self.directory, RemotePath):
             return time.monotonic_ns() - self._listed_at > BELIEVED_SECONDS * 1_000_000_000
-        return os.stat(self._directory_text).st_mtime_ns != self._listed_at
+        return self.directory.stat().st_mtime_ns != self._listed_at
 
     @property
     def closed(self) -> bool:
