@@ -11,6 +11,7 @@ Writes go to position `size`, whatever the offset of a descriptor shared with ot
 import fcntl
 import os
 import threading
+import time
 import warnings
 from collections.abc import Iterable
 from contextlib import ExitStack, suppress
@@ -63,6 +64,8 @@ class AppendableFile(ReadableFile):
         self.recently_used = True
         # Whether no bytes of a failed append follow `size`.
         self._whole = True
+        # The time at which bytes were last cut off, ns.
+        self._cut_ns = 0
         self._created = False
         self._retired = False
         # A forked child has a copy of this object and must not unlock the file.
@@ -184,6 +187,11 @@ class AppendableFile(ReadableFile):
             raise closed(self.path)
         return self._size
 
+    @property
+    def modified_ns(self) -> int:
+        """The time at which bytes were last cut off, ns since the epoch: appending changes none that are there."""
+        return self._cut_ns
+
     def append(self, pieces: Iterable[Piece], length: int) -> int:
         """Write all of `pieces` at the end, or nothing, and return the new size.
 
@@ -277,6 +285,8 @@ class AppendableFile(ReadableFile):
         fd, self._whole = self.fileno(), False
         # Set the size first, so that no reader requests bytes that are about to be removed.
         before, self._size = self._size, size
+        # Noted twice: a reader may begin until the file is cut, and end when other bytes are there.
+        self._cut_ns = time.time_ns()
         try:
             with naming(self.path):
                 os.ftruncate(fd, size)
@@ -284,6 +294,8 @@ class AppendableFile(ReadableFile):
             self._length = os.fstat(fd).st_size
             self._size = min(before, self._length)
             raise
+        finally:
+            self._cut_ns = time.time_ns()
         self._length = size
         self._whole = True
 

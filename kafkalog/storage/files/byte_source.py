@@ -30,7 +30,10 @@ class ByteSource(ABC):
 
     @property
     def modified_ns(self) -> int:
-        """The time of the last modification, ns since the epoch; 0 for a file in a store, which is only replaced."""
+        """The time of the last change to bytes that were there before, ns since the epoch, or a later time.
+
+        It is 0 for a file in a store, which is only replaced.
+        """
         return 0
 
     @property

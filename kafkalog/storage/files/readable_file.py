@@ -106,7 +106,7 @@ class ReadableFile(ByteSource):
 
     @property
     def modified_ns(self) -> int:
-        """The time of the last modification, ns since the epoch."""
+        """The mtime, ns since the epoch."""
         return os.fstat(self.fileno()).st_mtime_ns
 
     def view(self, position: int, length: int) -> memoryview:
