@@ -459,7 +459,9 @@ class _Planning:
         elif mending is Mending.TOPIC_ID and directory is not None and self._topic_id(directory, finding) is None:
             why = "the topic id is not known: give --topic-id"
             if finding.code == "topic-id-differs":
-                why = "it may be a topic of this name that was deleted; if it is not, give --topic-id"
+                why = (
+                    f"it may be a topic of this name that was deleted; if it is not, give --topic-id {finding.expected}"
+                )
         elif mending is Mending.ASIDE:
             why = self._why_not_aside(finding)
         return why
