@@ -6,13 +6,16 @@ Half of the partitions have uncompressed batches, the others have batches with L
 `--records` gives the number of its records of 160 bytes. Each round runs each side once: `kafkalog verify` with one and
 with two processes, and `kafka-dump-log` (`DumpLogSegments`) for all segments in one virtual machine. Both compute the
 checksum of each batch and decompress none; verify also compares the files with each other, dump-log prints a line a
-batch. The output goes to /dev/null, the files are in the page cache. Memory is that of the largest process. Needs Java
-and Maven.
+batch. The limit beside them is one process that reads the segments and computes a checksum over every 16 KiB, and does
+nothing else. The output goes to /dev/null, the files are in the page cache. Times count the start of Python and of the
+virtual machine; kafkalog's modules are compiled before, as in an installed package. Memory is that of the largest
+process. Needs Java and Maven.
 """
 
 from __future__ import annotations
 
 import argparse
+import compileall
 import subprocess
 import sys
 import tempfile
@@ -20,6 +23,7 @@ from collections import defaultdict
 from pathlib import Path
 from typing import NamedTuple
 
+import kafkalog
 from asv_bench.recovery import fill
 from kafkalog import CompressionType
 from tests.oracle import java
@@ -28,6 +32,16 @@ MAIN_CLASS = "kafka.tools.DumpLogSegments"
 # As the broker's own script starts its tools.
 JAVA_OPTIONS = ("-Xmx256M", "-server", "-XX:+UseG1GC")
 VERIFY = (sys.executable, "-m", "kafkalog.cli", "verify")
+LIMIT = """
+import sys
+from crc32c import crc32c
+view = memoryview(bytearray(1 << 20))
+for path in sys.argv[1:]:
+    with open(path, "rb", buffering=0) as file:
+        while count := file.readinto(view):
+            for start in range(0, count, 16384):
+                crc32c(view[start : min(start + 16384, count)])
+"""
 # A small process runs the command: the peak of a child counts the memory of the process that started it.
 RUN = """
 import resource, subprocess, sys, time
@@ -62,6 +76,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     chosen = parser.parse_args()
     runs: defaultdict[str, list[Ran]] = defaultdict(list)
+    compileall.compile_dir(Path(kafkalog.__file__).parent, quiet=1)
     with tempfile.TemporaryDirectory() as temporary:
         data = Path(temporary) / "data"
         fill(
@@ -78,6 +93,7 @@ def main() -> None:
             "kafka-dump-log": java.kafka_command(MAIN_CLASS, dumped, options=JAVA_OPTIONS),
             "verify -j 1": [*VERIFY, "-j", "1", str(data)],
             "verify -j 2": [*VERIFY, "-j", "2", str(data)],
+            "limit": [sys.executable, "-c", LIMIT, *map(str, segments)],
         }
         print(f"{size / 2**30:.2f} GiB in {chosen.partitions} partitions")
         for number in range(1, chosen.rounds + 1):

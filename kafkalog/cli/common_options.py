@@ -57,7 +57,7 @@ def select(place: DataDir | PartitionDir | LogFile, topics: tuple[str, ...]) -> 
         return place
     wanted = tuple(each for each in place.partitions if _matches(each, topics))
     if not wanted:
-        raise click.UsageError(f"no partition in {place.path} matches --topic {' '.join(topics)}")
+        raise click.UsageError(f"no partition in {place.path} matches {' '.join(topics)}")
     return replace(place, partitions=wanted)
 
 

@@ -100,7 +100,10 @@ def _os_error(error: OSError) -> str:
 
 
 def printable(text: str) -> str:
-    r"""Escape the characters that are not printable (control, bidirectional, unassigned): \n, \x1b, \u202e."""
+    r"""Escape the characters that are not printable (control, bidirectional, unassigned): \n, \x1b, \u202e.
+
+    Bytes in names of files that are not UTF-8 become \xff, as in `path_text`.
+    """
     if text.isprintable():
         return text
     return "".join(map(_escaped, text))
@@ -108,6 +111,8 @@ def printable(text: str) -> str:
 
 @lru_cache(1 << 12)
 def _escaped(char: str) -> str:
+    if "\udc80" <= char <= "\udcff":
+        return path_text(char)
     return char if char.isprintable() else char.encode("unicode_escape").decode("ascii")
 
 
@@ -131,8 +136,8 @@ def is_text(data: bytes) -> bool:
 
 
 def path_text(path: str | os.PathLike[str]) -> str:
-    r"""Return a path as text for JSON, with bytes that are not UTF-8 as \xff."""
-    return os.fsencode(path).decode("utf-8", "backslashreplace")
+    r"""Return a path as text for JSON, in any locale, with bytes that are not UTF-8 as \xff."""
+    return os.fspath(path).encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 def counted(number: int, thing: str, plural: str = "s") -> str:

@@ -146,7 +146,10 @@ def _sentence(result: SalvagedPartition) -> str:
     copied = f"{counted(result.batches, 'batch', 'es')}, {human_size(result.size_in_bytes)}"
     start, end = result.log_start_offset, result.log_end_offset
     offsets = f"offsets {start}..{end - 1}" if start < end else f"empty, the next offset is {end}"
-    left = f"{counted(result.batches_left_out, 'batch', 'es')} and {human_size(result.bytes_left_out)} in all left out"
+    batches = f"{counted(result.batches_left_out, 'batch', 'es')} and " if result.batches_left_out else ""
+    left = (
+        f"{batches}{human_size(result.bytes_left_out)} in all left out" if result.bytes_left_out else "nothing left out"
+    )
     return f"{printable(str(result.directory))}: {copied}, {offsets}; {left}"
 
 

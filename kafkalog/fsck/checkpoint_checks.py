@@ -119,15 +119,23 @@ class Checkpoints:
             message = f"partitions are not compared with the cluster's metadata, which are not read: {error}"
             yield Finding("metadata-not-compared", path or self._path(f"{CLUSTER_METADATA_TOPIC}-0"), message)
 
-    @cached_property
+    @property
     def node(self) -> tuple[int | None, str | None]:
         """The ids of the broker and of its directory in `meta.properties`; None for what is not there."""
+        node = self._meta_properties.get("node.id") or self._meta_properties.get("broker.id")
+        return None if node is None else int(node), self._meta_properties.get("directory.id")
+
+    @property
+    def is_of_kraft(self) -> bool:
+        """Whether the directory was formatted for a broker of KRaft."""
+        return self._meta_properties.get("version") == "1"
+
+    @cached_property
+    def _meta_properties(self) -> dict[str, str]:
         try:
-            found = read_meta_properties(self.directory / META_PROPERTIES) or {}
+            return read_meta_properties(self.directory / META_PROPERTIES) or {}
         except (CorruptCheckpointError, OSError):
-            return None, None
-        node = found.get("node.id") or found.get("broker.id")
-        return None if node is None else int(node), found.get("directory.id")
+            return {}
 
     def know_compaction(self, partition: TopicPartition | None) -> bool:
         """Return whether it is known how far a partition is compacted: by the topic's `cleanup.policy`, or by files.

@@ -269,7 +269,13 @@ RULES: dict[str, Rule] = {
         _NO_START,
         "takes the data directory offline, unless it runs as root",
         _SAME,
-        "chmod u+rwX {path}    # or chown --reference={directory} {path}",
+        "chmod -R u+rwX {directory}",
+    ),
+    "mode, owner": Rule(
+        _NO_START,
+        "takes the data directory offline, unless it runs as root",
+        _SAME,
+        "chown -R --reference={directory} {directory}",
     ),
 }
 RULES |= {f"{code}, sealed": _damaged_sealed for code, rule in RULES.items() if rule is _damaged}

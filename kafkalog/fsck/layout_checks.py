@@ -145,7 +145,7 @@ def modes(directory: Path, names: Names) -> Iterator[Finding]:
                 yield Finding("mode", path, message, found=stat.filemode(status.st_mode))
             elif status.st_uid != own.st_uid and own.st_uid and not status.st_mode & stat.S_IWOTH:
                 message = "it belongs to another user than its directory"
-                yield Finding("mode", path, message, expected=own.st_uid, found=status.st_uid)
+                yield Finding("mode", path, message, expected=own.st_uid, found=status.st_uid, situation="owner")
     except OSError as error:
         yield unreadable(directory, error)
 

@@ -297,7 +297,7 @@ def plan_repair(
     checkpoints = Checkpoints(place.data_dir)
     if isinstance(found, PartitionDir):
         others = {each: parse_partition_dir(each.name) for each in {path, *place.siblings}}
-        of_ids = metadata_findings(others, checkpoints.cluster, checkpoints.node[0])
+        of_ids = metadata_findings(others, checkpoints.cluster, checkpoints.node[0], kraft=checkpoints.is_of_kraft)
         findings += [each for directory, each in of_ids.items() if directory == path]
     cluster_ids = {} if checkpoints.cluster is None else checkpoints.cluster.topic_ids
     planning = _Planning(place, drop_corrupt, topic_ids, cluster_ids, journals=stem.parent, known_journals=inside)
@@ -459,7 +459,9 @@ class _Planning:
         elif mending is Mending.TOPIC_ID and directory is not None and self._topic_id(directory, finding) is None:
             why = "the topic id is not known: give --topic-id"
             if finding.code == "topic-id-differs":
-                why = "it may be a topic of this name that was deleted; if it is not, give --topic-id"
+                why = (
+                    f"it may be a topic of this name that was deleted; if it is not, give --topic-id {finding.expected}"
+                )
         elif mending is Mending.ASIDE:
             why = self._why_not_aside(finding)
         return why

@@ -136,6 +136,8 @@ def metadata_findings(
     partitions: Mapping[Path, TopicPartition | None],
     cluster: ClusterMetadata | None = None,
     node: int | None = None,
+    *,
+    kraft: bool = False,
 ) -> dict[Path, Finding]:
     """Return for each directory of a data directory the finding about its `partition.metadata`, if there is one.
 
@@ -143,6 +145,7 @@ def metadata_findings(
         partitions: The directories of partitions that a broker serves.
         cluster: What the cluster's metadata say; without them, the partitions are compared with each other.
         node: The broker; None if it is unknown.
+        kraft: Whether it is known that a broker of KRaft serves them, which needs the file.
     """
     found: dict[Path, Finding] = {}
     ids: dict[Path, str] = {}
@@ -157,11 +160,12 @@ def metadata_findings(
         else:
             if metadata is not None:
                 ids[directory] = metadata.topic_id
-    for directory in partitions.keys() - ids.keys() - found.keys() if ids else ():
+    for directory in partitions.keys() - ids.keys() - found.keys() if ids or kraft else ():
         if holds_metadata(partitions[directory]):
             # A broker writes it anew.
             continue
-        path, message = directory / PARTITION_METADATA, "the file is missing, though other partitions have one"
+        reason = "a broker of KRaft needs it" if kraft else "other partitions have one"
+        path, message = directory / PARTITION_METADATA, f"the file with the topic id is missing: {reason}"
         found[directory] = Finding("partition-metadata-missing", str(path), message)
     others = _other_ids(partitions, ids) if cluster is None else _unlike_cluster(partitions, ids, cluster, node)
     return {**found, **others}

@@ -138,7 +138,9 @@ def _data_dir(place: DataDir, options: Options) -> Iterator[Finding]:
     checkpoints = Checkpoints(place.path)
     yield from _counted(_directory_findings(place, checkpoints, options), options.summary, str(place.path))
     own = {each.path: each.topic_partition for each in place.partitions if each.mark is None}
-    metadata = metadata_findings(own, checkpoints.cluster, checkpoints.node[0]) if "state" in options.only else {}
+    metadata = {}
+    if "state" in options.only:
+        metadata = metadata_findings(own, checkpoints.cluster, checkpoints.node[0], kraft=checkpoints.is_of_kraft)
     with _partition_findings(place, checkpoints, options) as findings_of:
         for each in place.partitions:
             findings = chain([metadata[each.path]] if each.path in metadata else [], findings_of(each))

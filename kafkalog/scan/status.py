@@ -1,7 +1,8 @@
 """The state of a data directory at a glance: `status_of` a partition, `DirectoryStatus`.
 
     log start ... last stable offset ... high watermark ... log end       from checkpoints, indexes and newest snapshots
-    health        no segment is read in full: `verify` does that; but all that keeps a broker from starting is found
+    health        no segment is read in full: `verify` does that; but all that keeps a broker from starting is found,
+                  and topic ids for which it sets partitions aside
 
 A checkpoint that cannot be read is a problem of the directory; its partitions are then judged without it.
 """
@@ -21,10 +22,11 @@ from kafkalog.fsck.health import damage_of, near_end_of
 from kafkalog.fsck.layout_checks import directory_layout, names_in, partition_layout
 from kafkalog.fsck.recovering import bytes_to_recover
 from kafkalog.fsck.start_checks import start_findings
+from kafkalog.fsck.state_checks import metadata_findings
 from kafkalog.scan.transactions import hanging_in
 from kafkalog.storage.checkpoint.checkpoint_file import OffsetCheckpointFile
 from kafkalog.storage.checkpoint.clean_shutdown_file import was_clean_shutdown
-from kafkalog.storage.data_dir.discover import PartitionDir
+from kafkalog.storage.data_dir.discover import DataDir, PartitionDir, discover
 from kafkalog.storage.file_names import (
     CLEANER_OFFSET_CHECKPOINT,
     HIGH_WATERMARK_CHECKPOINT,
@@ -99,6 +101,7 @@ class DirectoryStatus:
             OSError: The directory cannot be listed.
         """
         self.path = path
+        self._is_data_dir = is_data_dir
         self._refusals = _refused_of_directory(path, is_data_dir)
         self._files = [
             OffsetCheckpointFile(path / name)
@@ -135,6 +138,14 @@ class DirectoryStatus:
         except (KafkaLogError, OSError) as error:
             self.problems.append(error)
             return None
+
+    @cached_property
+    def _set_aside(self) -> Mapping[Path, Finding]:
+        """The findings about topic ids, by partition; they are not compared with those of the cluster."""
+        place = discover(self.path) if self._is_data_dir else None
+        partitions = place.partitions if isinstance(place, DataDir) else ()
+        served = {each.path: each.topic_partition for each in partitions if each.mark is None}
+        return metadata_findings(served, kraft=Checkpoints(self.path).is_of_kraft)
 
     def cleaned(self, partition: PartitionDir) -> int | None:
         """Return the offset up to which a partition is compacted; None if it is not, or unknown."""
@@ -181,7 +192,7 @@ class DirectoryStatus:
         except KafkaLogError as error:
             problem = str(error)
         if not quick and (problem is None or health is Health.HANGING):
-            refused = _refused(partition)
+            refused = _refused(partition) or self._set_aside.get(partition.path)
             problem, health = (problem, health) if refused is None else (str(refused), Health.DAMAGED)
         return PartitionStatus(
             partition=partition,

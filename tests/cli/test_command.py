@@ -293,6 +293,22 @@ def test_a_full_stderr_does_not_change_the_exit_code() -> None:
     assert ran.returncode == 3
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("command", ["status", "verify", "explain", "repair"])
+def test_names_are_shown_in_a_locale_without_them(data_dir: Path, command: str) -> None:
+    (data_dir / "orders-0" / "\xe9.log").touch()
+    environment = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    ran = subprocess.run(
+        [sys.executable, "-m", "kafkalog.cli", command, str(data_dir)],
+        env=environment,
+        capture_output=True,
+        check=False,
+    )
+    assert ran.returncode == 1
+    assert b"internal error" not in ran.stderr
+    assert b".log: " in ran.stdout
+
+
 def test_an_empty_partition_is_sound(kafkalog: Kafkalog, tmp_path: Path) -> None:
     (tmp_path / "orders-0").mkdir()
     assert kafkalog("verify", tmp_path / "orders-0").code == 0

@@ -24,8 +24,12 @@ _WRONG_EPOCHS = "printf '0\\n1\\nx 0\\n' > kafka/orders-{}/leader-epoch-checkpoi
 _WRONG_TIMES = f"head -c 24 /dev/zero | tr '\\0' x > kafka/orders-0/{1258:020}.timeindex"
 _FLIP = f"printf '\\377' | dd of=kafka/orders-{{}}/{0:020}.log bs=1 seek=100 conv=notrunc status=none"
 _CRASH = f"rm kafka/.kafka_cleanshutdown; truncate -s -5 kafka/orders-1/{_LAST}"
+_ONLY_LOGS = (
+    "rm kafka/.kafka* kafka/*checkpoint; find kafka -mindepth 2 -not -name '*.log' -delete;"
+    " printf 'version=1\\ncluster.id=DTfjWV3NSqurIbRBugvACg\\nnode.id=1\\n' > kafka/meta.properties"
+)
 SETUPS = {
-    "kafkalog status kafka": ["true", _CRASH],
+    "kafkalog status kafka": ["true", _CRASH, _ONLY_LOGS],
     "kafkalog verify kafka": [_FLIP.format(0)],
     "kafkalog explain kafka": [f"{_CRASH}; {_WRONG_EPOCHS.format(0)}"],
     "kafkalog dump kafka/orders-0 -n 1": ["printf '0\\n1\\norders 0 99999\\n' > kafka/log-start-offset-checkpoint"],

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from kafkalog.cli.background_writer import PORTION_BYTES, Sink
-from kafkalog.cli.output import Column, colour_wanted, human_size, printable, rfc3339, table
+from kafkalog.cli.output import Column, colour_wanted, human_size, path_text, printable, rfc3339, table
 from kafkalog.cli.positions import Position, parse_position
 from kafkalog.cli.progress import Progress
 from kafkalog.errors import NotALogError
@@ -82,6 +82,14 @@ def test_times_are_utc_and_none_where_no_calendar_reaches(timestamp: int, text: 
 def test_unprintable_characters_are_escaped() -> None:
     assert printable("aü√ 漢字") == "aü√ 漢字"
     assert printable("\x1b]0;x\x07\n\x9b\u202e\u2066\ud800") == "\\x1b]0;x\\x07\\n\\x9b\\u202e\\u2066\\ud800"
+
+
+def test_a_name_has_the_same_text_in_every_locale() -> None:
+    for name in (b"\xc3\xa9", b"\xff"):
+        # As Python decodes it where the locale has ASCII only.
+        text = path_text(name.decode("ascii", "surrogateescape"))
+        assert text == path_text(text) == path_text(name.decode("utf-8", "surrogateescape"))
+    assert text == printable("\udcff") == r"\xff"
 
 
 def test_colour_is_for_terminals_unless_the_environment_forbids_it(monkeypatch: pytest.MonkeyPatch) -> None:

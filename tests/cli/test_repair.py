@@ -72,7 +72,7 @@ def test_the_source_is_never_written_to(kafkalog: Kafkalog, data_dir: Path, with
 def test_an_empty_partition_has_no_offsets(kafkalog: Kafkalog, data_dir: Path, tmp_path: Path) -> None:
     (data_dir / "orders-10" / f"{0:020}.log").write_bytes(b"")
     ran = kafkalog("salvage", data_dir / "orders-10", tmp_path / "new" / "orders-10")
-    assert "empty, the next offset is 0" in ran.out
+    assert "empty, the next offset is 0; nothing left out" in ran.out
 
 
 # --- recover
@@ -161,11 +161,11 @@ def test_a_repair_tells_what_is_in_a_file_that_it_moves_aside(kafkalog: Kafkalog
 
 def test_a_repair_names_the_lines_of_a_checkpoint_that_it_drops(kafkalog: Kafkalog, data_dir: Path) -> None:
     checkpoint = data_dir / HIGH_WATERMARK_CHECKPOINT
-    checkpoint.write_text("0\n4\norders 0 4\norders 2 x\norders 0 3\norders 10 1\n")
+    checkpoint.write_bytes(b"0\n4\norders 0 4\norders 2 x\norders 0 3\norders 10 1\norder\xff 0 1\n")
     planned = kafkalog("repair", data_dir).out
     assert f"{checkpoint}: write it anew from the lines that can be read; without the lines 'orders 2 x', " in planned
     (change,) = json.loads(kafkalog("repair", "-o", "json", data_dir).out)["changes"]
-    assert change["dropped_lines"] == ["orders 2 x", "orders 0 3"]
+    assert change["dropped_lines"] == ["orders 2 x", "orders 0 3", "order\ufffd 0 1"]
     assert kafkalog("repair", "--apply", data_dir).code == 0
     assert checkpoint.read_text() == "0\n2\norders 0 4\norders 10 1\n"
 

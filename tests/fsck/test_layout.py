@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -123,6 +126,18 @@ def test_what_the_owner_may_not_write_stops_a_broker(data: Path, name: str) -> N
     (data / name).chmod(0o555)
     assert told(data) == [("mode", "no-start", name)]
     (data / name).chmod(mode)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files to others")
+def test_a_file_of_another_user_is_given_to_the_owner_of_its_directory(data: Path) -> None:
+    for path in (data, *data.rglob("*")):
+        os.chown(path, 1000, 1000)
+    log = data / PLAIN / f"{0:020}.log"
+    os.chown(log, 0, 0)
+    (finding,) = findings(data)
+    assert (finding.code, finding.expected, finding.found) == ("mode", 1000, 0)
+    subprocess.run(shlex.split(str(finding.mend)), check=True)
+    assert findings(data) == []
 
 
 def test_a_copy_that_nobody_may_write_is_to_be_read(data: Path) -> None:

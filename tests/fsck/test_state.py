@@ -90,11 +90,19 @@ def test_metadata_that_do_not_follow_the_format_keep_a_broker_from_starting(data
     assert told(data) == [("partition-metadata-format", "no-start", f"{PLAIN}/{path.name}")]
 
 
-def test_a_partition_without_metadata_is_set_aside_where_others_have_it(data: Path) -> None:
+def test_a_partition_without_metadata_is_set_aside_if_others_have_it(data: Path) -> None:
     (data / PLAIN / "partition.metadata").unlink()
     assert told(data) == [("partition-metadata-missing", "set-aside", f"{PLAIN}/partition.metadata")]
-    # Brokers without KRaft did not write it.
-    (data / EPOCHS / "partition.metadata").unlink()
+
+
+def test_a_broker_of_kraft_needs_the_metadata_of_all_partitions_and_an_older_one_does_not(data: Path) -> None:
+    for name in (PLAIN, EPOCHS):
+        (data / name / "partition.metadata").unlink()
+    assert [each[:2] for each in told(data)] == [("partition-metadata-missing", "set-aside")] * 2
+    properties = data / "meta.properties"
+    properties.write_text("version=0\nbroker.id=1\n")
+    assert told(data) == []
+    properties.unlink()
     assert told(data) == []
 
 

@@ -14,6 +14,7 @@ from kafkalog.storage.file_names import (
     CLEAN_SHUTDOWN_FILE,
     HIGH_WATERMARK_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
+    PARTITION_METADATA,
     RECOVERY_POINT_CHECKPOINT,
     TopicPartition,
 )
@@ -120,6 +121,17 @@ def test_a_file_of_a_partition_that_keeps_a_broker_from_starting_is_damage(
     assert found.health is Health.DAMAGED
     assert words in str(found.problem)
     assert (found.log_end_offset, status(data, "v2-deleted-records-0").health) == (1200, Health.OK)
+
+
+def test_a_partition_that_a_broker_sets_aside_is_damaged(data: Path) -> None:
+    path = data / "v2-none-0" / PARTITION_METADATA
+    path.unlink()
+    place, found = discover(data), DirectoryStatus(data, is_data_dir=True)
+    assert isinstance(place, DataDir)
+    health = {each.name: found.status_of(each) for each in place.partitions}
+    assert health["v2-none-0"].health is Health.DAMAGED
+    assert "partition-metadata-missing" in str(health["v2-none-0"].problem)
+    assert health["v2-deleted-records-0"].health is Health.OK
 
 
 @pytest.mark.parametrize(

@@ -278,7 +278,7 @@ def test_a_deleted_offset_index_is_built_anew_even_after_a_clean_stop(
     log_file(tmp_path, 10, INDEX_SUFFIX).unlink()
     closed(tmp_path, clean=True)
     assert bytes_of(tmp_path, *INDEXES) == before
-    assert "an index is missing" in caplog.text
+    assert "index: the index is missing" in caplog.text
 
 
 def test_a_deleted_time_index_is_empty_after_a_clean_stop_and_whole_after_a_crash(tmp_path: Path) -> None:

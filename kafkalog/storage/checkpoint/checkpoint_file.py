@@ -34,6 +34,8 @@ SETTLED_NS = 50_000_000
 A_NUMBER = "a number"
 """`expected` of an error about a word in an entry that is not a number."""
 _VERSION = 0
+# What a byte that is not UTF-8 becomes.
+_REPLACED = "\ufffd"
 _WHITESPACE = re.compile(r"[ \t\n\x0b\f\r]+")
 _INT32, _INT64 = range(-INT32_MAX - 1, INT32_MAX + 1), range(-INT64_MAX - 1, INT64_MAX + 1)
 
@@ -63,7 +65,7 @@ def readable_offsets(path: Path) -> dict[TopicPartition, int]:
     found: dict[TopicPartition, int] = {}
     for line in _lines_of_damaged(path):
         with suppress(ValueError):
-            found.setdefault(*_offset_entry(line))
+            found.setdefault(*_entry_of_damaged(line))
     return found
 
 
@@ -72,7 +74,7 @@ def dropped_lines(path: Path) -> list[str]:
     known, dropped = set[TopicPartition](), []
     for line in _lines_of_damaged(path)[2:]:
         try:
-            partition, _ = _offset_entry(line)
+            partition, _ = _entry_of_damaged(line)
         except ValueError:
             if line.strip():
                 dropped.append(line)
@@ -153,6 +155,12 @@ def write_leader_epoch_checkpoint(path: Path, entries: Iterable[tuple[int, int]]
 def _write_lines(path: Path, lines: list[str], sync: bool) -> None:
     text = "".join(f"{line}\n" for line in (_VERSION, len(lines), *lines))
     write_atomically(path, text.encode(), sync=sync)
+
+
+def _entry_of_damaged(line: str) -> tuple[TopicPartition, int]:
+    if _REPLACED in line:
+        raise ValueError("not a text file")
+    return _offset_entry(line)
 
 
 def _lines_of_damaged(path: Path) -> list[str]:

@@ -326,9 +326,9 @@ class _Loading:
         try:
             segment.sanity_check(time_index_newly_created=TIME_INDEX_SUFFIX not in there)
         except FileNotFoundError as error:
-            _log.warning("%s: an index is missing; rebuilding all indexes: %s", segment.path, error)
+            _log.warning("%s: the index is missing; rebuilding all indexes of its segment", error.filename)
         except CorruptIndexError as error:
-            _log.warning("%s: an index is corrupt; rebuilding all indexes: %s", segment.path, error)
+            _log.warning("%s; rebuilding all indexes of its segment", error)
         else:
             return
         if not self._is_recovered_later(segment):

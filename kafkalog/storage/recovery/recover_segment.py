@@ -69,7 +69,7 @@ class _SegmentRecovery:
             for entries in self._segment.log.sound_runs():
                 self._take(entries)
         except (CorruptRecordError, InvalidRecordError) as error:
-            _log.warning("%s: invalid from position %d on: %s", self._segment.path, self._valid_bytes, error)
+            _log.warning("%s", error.at(str(self._segment.path), self._valid_bytes))
         return self._valid_bytes, self._largest
 
     def _take(self, entries: Entries) -> None:
