@@ -10,6 +10,7 @@ last step holds at most a quarter more than the first. Everything is deleted aft
 
 import argparse
 import json
+import math
 import os
 import platform
 import shutil
@@ -22,7 +23,7 @@ from itertools import islice
 from pathlib import Path
 
 from asv_bench.comparison import page, plots, spark_logs
-from asv_bench.comparison.workers import ReaderFailed, watched
+from asv_bench.comparison.workers import Answer, Memory, ReaderFailed, watched
 from asv_bench.logs import make_log
 from asv_bench.segments import default_directory, default_scale, full_batches
 
@@ -30,8 +31,10 @@ GROUP = "growth"
 WORKER = Path(__file__).with_name("growth_workers.py")
 GIGABYTE = 1_000_000_000
 MOST_GROWTH = 1.25
-# The next step is left out if one took longer than this: a curve that is not linear would take hours.
-LONGEST_SECONDS = 12.0
+# A step that must be expected to take longer is left out: what rises too fast would take hours.
+LONGEST_SECONDS = 120.0
+# A step that takes longer than this is measured once.
+LONG_SECONDS = 10.0
 
 NOTE = """\
 Best of {rounds} rounds, each in a fresh process, {clock} time, scale {scale:g}; {machine}.
@@ -171,20 +174,30 @@ def _measured(
 ) -> Iterator[Step]:
     found: list[Step] = []
     for count, path in places:
-        step, before = Step(curve.title, unit, count), found[-1].seconds if found else None
-        if before is not None and before > LONGEST_SECONDS and not curve.flat:
-            step = replace(step, missing=f"the step before took {before:.0f} s", met=False)
+        step, seconds = Step(curve.title, unit, count), _expected(found, count)
+        if seconds > LONGEST_SECONDS and not curve.flat:
+            step = replace(step, missing=f"would take some {seconds:,.0f} s", met=False)
         else:
             step = _judged(curve, _step(curve, step, path, options), found, is_last=len(found) + 1 == len(places))
         found.append(step)
         yield step
 
 
+def _expected(before: Sequence[Step], count: int) -> float:
+    """How long a step will take, if time rises as it did before, in proportion at least."""
+    if len(before) < 2 or not before[-2].seconds or not before[-1].seconds:
+        return 0.0
+    rise = math.log(before[-1].seconds / before[-2].seconds) / math.log(before[-1].count / before[-2].count)
+    return float(before[-1].seconds * (count / before[-1].count) ** max(1.0, rise))
+
+
 def _step(curve: Curve, step: Step, path: Path, options: argparse.Namespace) -> Step:
     """The step with its figures: the best time, the highest memory."""
     program = [sys.executable, "-P", str(WORKER)]
+    found: list[tuple[Answer, Memory]] = []
     try:
-        found = [watched("growth", curve.case, path, options.clock, program) for _ in range(options.rounds)]
+        while len(found) < options.rounds and (not found or found[-1][0].seconds < LONG_SECONDS):
+            found.append(watched(GROUP, curve.case, path, options.clock, program))
     except ReaderFailed as error:
         return replace(step, missing=str(error))
     return replace(
@@ -219,7 +232,7 @@ def _cells(step: Step) -> list[str]:
         return [*start, "-", "-", "-", "", f"skipped: {step.missing}" + (" MISSED" if step.met is False else "")]
     each = step.seconds / step.count * 1e6
     memory = [f"{step.peak:.0f}", f"({step.peak_anonymous:.0f})"]
-    return [*start, f"{step.seconds:.3f}", f"{each:.4g}", *memory, _verdict(step)]
+    return [*start, f"{step.seconds:.3f}", f"{each:,.0f}" if each >= 1000 else f"{each:.1f}", *memory, _verdict(step)]
 
 
 def _verdict(step: Step) -> str:
