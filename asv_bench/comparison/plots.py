@@ -16,7 +16,7 @@ COLOURS = {
     "kafka-python": "#cf222e",
     "parquet": "#8250df",
 }
-_OTHERS = ("#54aeff", "#d4a72c", "#4ac26b", "#fa4549", "#a475f9")
+_OTHERS = ("#54aeff", "#d85fa8", "#1b7c83", "#fa8c4b")
 # SVG of the same figures is the same file.
 _SETTINGS = {"svg.fonttype": "none", "svg.hashsalt": "kafkalog", "font.family": "sans-serif", "font.size": 9}
 
@@ -42,7 +42,7 @@ def bars(
         axes.bar(places, [value or 0 for value in values], width, label=reader, color=colour)
     axes.set_xticks(range(len(groups)), groups)
     axes.set_ylabel(unit)
-    axes.legend(frameon=False, fontsize=8)
+    figure.legend(loc="outside right upper", frameon=False, fontsize=8)
     return _saved(figure, page, title)
 
 
