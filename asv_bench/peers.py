@@ -5,7 +5,7 @@
     python asv_bench/peers.py --only writing        building batches; without --only, after all readings
     python asv_bench/peers.py --only log            the log beside Kafka's UnifiedLog; without --only, after those
     python asv_bench/peers.py --only spark          the data source beside Spark's own; without --only, last
-    python asv_bench/peers.py --only growth         time and memory as logs grow; only if asked for, needs 35 GB of disk
+    python asv_bench/peers.py --only growth         time and memory as logs grow; only if asked for, needs 17 GB of disk
 
 An entry only; what it does is in `comparison`. The tree goes to the end of the module path, so that the installed
 kafkalog is measured. In JSON, readings, writings and the log are a document each.

@@ -39,7 +39,7 @@ LONG_SECONDS = 10.0
 NOTE = """\
 Best of {rounds} rounds, each in a fresh process, {clock} time, scale {scale:g}; {machine}.
 Peak memory is that of the process, Python and numpy included; in brackets without mapped files, whose pages the system
-can drop. MB of batches are those that they have without a codec."""
+can drop. For zstd, MB count the batches before they were compressed."""
 HEAD = f"{'curve':32} {'':>8} {'':10} {'seconds':>9} {'us for each':>12} {'peak MB':>9} {'':>8}   goal"
 PAGE_HEAD = "| | | | seconds | µs for each | peak MB | | goal |\n|---|---:|---|---:|---:|---:|---:|---|"
 
@@ -298,7 +298,7 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--curve", action="append", dest="curves", choices=dict.fromkeys(cases), help="only this one")
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--clock", choices=("wall", "cpu"), default="wall", help="cpu: processor time of the process")
-    parser.add_argument("--scale", type=float, default=default_scale(), help="1: 16 GB, 100,000 segments; needs 35 GB")
+    parser.add_argument("--scale", type=float, default=default_scale(), help="1: 16 GB, 100,000 segments; needs 17 GB")
     parser.add_argument("--directory", type=Path, help="where files are written (default: build/bench)")
     parser.add_argument("--page", type=Path, help="also write the curves as Markdown, with plots beside it")
     parser.add_argument("-o", "--output", choices=("text", "json"), default="text")
