@@ -27,6 +27,8 @@ docs: .venv/docs ## the pages, in build/docs
 	$(BIN)/sphinx-build --quiet --fail-on-warning docs build/docs
 bench: .venv/test .venv/bench ## kafkalog beside its peers
 	$(BIN)/python asv_bench/peers.py $(ARGS)
+asv-compare: .venv/test .venv/bench ## two commits: which cases are slower; ARGS="-h"
+	$(BIN)/python asv_bench/compare.py $(ARGS)
 asan: .venv/test ## the fast tier on kernels built with the address sanitizer
 	$(BIN)/nox --session asan -- $(ARGS)
 fuzz: .venv/test ## damaged bytes until something gives; ARGS="-h"
@@ -50,4 +52,4 @@ help:
 .venv/test .venv/lint .venv/docs .venv/bench: .venv/%: .venv/compiled
 	$(PIP) install 'kafkalog[all]' --group $*
 	@touch $@
-.PHONY: demo test test-all test-pythons coverage lint docs bench asan fuzz clean help
+.PHONY: demo test test-all test-pythons coverage lint docs bench asv-compare asan fuzz clean help

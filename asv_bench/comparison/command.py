@@ -14,7 +14,7 @@ from asv_bench.comparison.goals import CASES, COMPARISONS, MEMORY
 from asv_bench.comparison.report import Row
 from asv_bench.comparison.rounds import Rounds, measure
 from asv_bench.comparison.time_shares import shares
-from asv_bench.comparison.workers import ReaderFailed, peak_memory
+from asv_bench.comparison.workers import ReaderFailed, watched
 from asv_bench.segments import KINDS, default_scale, records_count, segment
 from tests.oracle.java import JavaUnavailable
 
@@ -106,7 +106,7 @@ def _segment(kind: str, options: argparse.Namespace) -> Path:
 def _memory(kind: str, path: Path) -> Iterator[Row]:
     for reader, case in MEMORY:
         try:
-            yield report.remembered(kind, reader, case, peak_memory(reader, case, path))
+            yield report.remembered(kind, reader, case, watched(reader, case, path)[1])
         except SKIPPED as error:
             yield report.remembered(kind, reader, case, str(error))
 

@@ -1,24 +1,42 @@
-"""The readings as a page for the documentation: a table for each path, and where the time goes."""
+"""The readings as a page for the documentation: a plot and a table for each path, and where the time goes."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from asv_bench.comparison import plots
 from asv_bench.comparison.report import Row
 
 HEAD = "| codec | kafkalog | beside | | ratio | goal |\n|---|---:|---|---:|---:|---|"
 
 
 def write(path: Path, note: str, rows: Sequence[Row], shares: Mapping[str, Mapping[str, float]]) -> None:
-    """Write the page; `shares` by codec."""
-    parts = [f"<!-- Written by asv_bench/peers.py --page; measured, not edited. -->\n\n{note.strip()}"]
-    for title in dict.fromkeys(row.title for row in rows if row.unit.startswith("M ")):
-        own = [row for row in rows if row.title == title]
-        parts.append(
-            "\n".join([f"### {title[:1].upper()}{title[1:]}\n", f"In {own[0].unit}.\n", HEAD, *map(_line, own)])
-        )
+    """Write the page of the readings; `shares` by codec."""
+    parts = [note]
+    for name in dict.fromkeys(row.title for row in rows if row.unit.startswith("M ")):
+        own = [row for row in rows if row.title == name]
+        title = f"{name[:1].upper()}{name[1:]}"
+        table = "\n".join([HEAD, *map(_line, own)])
+        parts += [f"### {title}", _plot(path, title, own), f"In {own[0].unit}.", table]
     if shares:
-        parts.append("\n".join(["### Where the time of columns goes\n", *_share_lines(shares)]))
-    path.write_text("\n\n".join(parts) + "\n", encoding="utf-8")
+        parts += ["### Where the time of columns goes", "\n".join(_share_lines(shares))]
+    write_parts(path, parts)
+
+
+def write_parts(path: Path, parts: Sequence[str]) -> None:
+    """Write a page that consists of these paragraphs and tables."""
+    head = "<!-- Written by asv_bench/peers.py --page; measured, not edited. -->"
+    path.write_text("\n\n".join([head, *(part.strip() for part in parts)]) + "\n", encoding="utf-8")
+
+
+def _plot(path: Path, title: str, rows: Sequence[Row]) -> str:
+    """Draw kafkalog and its peers, by codec."""
+    kinds = list(dict.fromkeys(row.kind for row in rows))
+    peers = {row.peer: dict[str, float | None]() for row in rows}
+    ours = {row.kind: row.ours for row in rows if row.ours is not None}
+    for row in rows:
+        peers[row.peer][row.kind] = row.theirs
+    figures = {name: [each.get(kind) for kind in kinds] for name, each in {"kafkalog": ours, **peers}.items()}
+    return plots.bars(path, title, rows[0].unit, kinds, figures)
 
 
 def _line(row: Row) -> str:

@@ -29,12 +29,12 @@ _BATCH_RECORDS, _STEP = 60, 4_000_000
 _CUT_BYTES = 128 << 20
 
 
-def make(directory: Path, codec: str, scale: float) -> BenchLog:
+def make(directory: Path, codec: str, scale: float, segments: int = SEGMENTS) -> BenchLog:
     """The partition of one codec; `directory` is its parent."""
     plain = _templates()
     templates = plain if codec == "none" else list(compressed_batches(b"".join(plain), codec))
     share = sum(map(len, templates)) / sum(map(len, plain))
-    return make_log(directory / f"{codec}-0", SEGMENTS, round(SEGMENT_BYTES * scale * share), templates)
+    return make_log(directory / f"{codec}-0", segments, round(SEGMENT_BYTES * scale * share), templates)
 
 
 def _templates() -> list[bytearray]:

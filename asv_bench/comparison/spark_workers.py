@@ -90,6 +90,14 @@ def kafka(asked: Asked) -> Any:
     return reader.option("subscribe", topic).option("minPartitions", str(tasks)).load()
 
 
+def parquet(asked: Asked) -> Any:
+    """The same rows as Parquet beside the partition, written when they are first asked for."""
+    written = asked.path.parents[1] / f"{asked.path.name}.parquet"
+    if not written.exists():
+        kafkalog(asked).write.parquet(str(written))
+    return asked.spark.read.parquet(str(written))
+
+
 def of_frame(make: Callable[[Asked], Any], asked: Asked) -> int:
     """The query over a DataFrame; how many rows that were, or bytes of values."""
     from pyspark.sql import functions as f
@@ -154,6 +162,7 @@ READERS: dict[str, Callable[[Asked], int]] = {
     "kafkalog, chosen": partial(of_frame, kafkalog_chosen),
     "ready": partial(of_frame, ready),
     "kafka": partial(of_frame, kafka),
+    "parquet": partial(of_frame, parquet),
     "rdd, Arrow": of_arrow_rdd,
     "rdd, records": of_record_rdd,
 }

@@ -1,7 +1,7 @@
 """The processes that read: started when first asked, one question at a time, a line each way.
 
-`Worker.ask(case, path)` gives the answer of `readers.py` or `PeerWorker.java`: seconds, items, bytes. `peak_memory`
-asks a fresh process once and watches it from outside, the same way for every language.
+`Worker.ask(case, path)` gives the answer of `readers.py` or `PeerWorker.java`: seconds, items, bytes. `watched` asks a
+fresh process once and watches its memory from outside, the same way for every language.
 """
 
 import json
@@ -106,19 +106,21 @@ class Worker:
         self.process.wait()
 
 
-def peak_memory(reader: str, case: str, path: Path) -> Memory:
+def watched(
+    reader: str, case: str, path: Path, clock: str = "wall", program: list[str] | None = None
+) -> tuple[Answer, Memory]:
     """One reading in a fresh process. Linux tells the highest value in all; none of anonymous memory: sampled."""
-    with Worker(reader) as worker:
+    with Worker(reader, clock, program) as worker:
         samples: list[float] = []
         done = threading.Event()
         sampler = threading.Thread(target=_sample, args=(worker.process.pid, samples, done))
         sampler.start()
         try:
-            worker.ask(case, path)
+            answer = worker.ask(case, path)
         finally:
             done.set()
             sampler.join()
-        return Memory(_status(worker.process.pid)["VmHWM"], max(samples, default=0.0))
+        return answer, Memory(_status(worker.process.pid)["VmHWM"], max(samples, default=0.0))
 
 
 def _sample(pid: int, samples: list[float], done: threading.Event) -> None:

@@ -5,10 +5,12 @@ more than some MiB, the cost of memory.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from kafkalog.arrow import binary_array, headers_array
 from kafkalog.attributes import CONTROL_BIT
@@ -26,6 +28,12 @@ MOST_BYTES = 4 << 20
 _ROW_BYTES = 64
 _MICROSECONDS = 1000
 _LARGEST_MS = (2**63 - 1) // _MICROSECONDS
+# What varies in size from row to row; headers are about twice as large in Arrow.
+_LENGTHS: dict[str, Callable[[RecordColumns], NDArray[np.integer]]] = {
+    "key": attrgetter("key_length"),
+    "value": attrgetter("value_length"),
+    HEADERS: lambda columns: 2 * columns.headers_length,
+}
 _HEADER_FIELDS = [pa.field("key", pa.string()), pa.field("value", pa.binary())]
 
 
@@ -37,7 +45,7 @@ class BatchMaker:
         self._schema = arrow_schema(columns)
         self._split = split
         self._constants: dict[str, pa.Array] = {}
-        self._weighed = {each.source for each in columns} & {"key", "value", HEADERS}
+        self._lengths = [_LENGTHS[each.source] for each in columns if each.source in _LENGTHS]
 
     def batches(self, columns: RecordColumns) -> Iterator[pa.RecordBatch]:
         """Yield the records in batches of limited size.
@@ -51,13 +59,14 @@ class BatchMaker:
 
     def _cuts(self, columns: RecordColumns) -> Iterator[tuple[int, int]]:
         """Yield the first row, and the row after the last, of each batch."""
+        lengths = [length(columns) for length in self._lengths]
+        total = len(columns) * _ROW_BYTES + sum(int(each.sum()) for each in lengths)
+        if 0 < len(columns) <= MOST_ROWS and total <= MOST_BYTES:  # the usual case: no row has to be weighed
+            yield 0, len(columns)
+            return
         weights = np.full(len(columns), _ROW_BYTES, np.int64)
-        if "key" in self._weighed:
-            weights += columns.key_length
-        if "value" in self._weighed:
-            weights += columns.value_length
-        if HEADERS in self._weighed:
-            weights += 2 * columns.headers_length
+        for each in lengths:
+            weights += each
         ends = weights.cumsum()
         start = 0
         # Batches of equal size: a last batch of a few rows would cost as much as thousands.
