@@ -196,7 +196,7 @@ class LogManager(Mapping[str, AnyLog]):
             self._check_open()
             log: AnyLog | None = self._logs.get(name)
             if log is None or log.closed:
-                if name not in (self._names() if self._writer is None else self._logs):
+                if not self._has(name):
                     raise KeyError(name)
                 log = self._logs[name] = self._opened(name, log)
             return log
@@ -217,7 +217,14 @@ class LogManager(Mapping[str, AnyLog]):
         return len(list(iter(self)))
 
     def __contains__(self, name: object) -> bool:
-        return name in set(self)
+        self._check_open()
+        return isinstance(name, str) and self._has(name)
+
+    def _has(self, name: str) -> bool:
+        """Return whether there is a partition of this name, without a look at all others."""
+        if self._writer is not None:
+            return name in self._logs
+        return partition_of_dir(name) is not None and (self.directory / name).is_dir()
 
     def _names(self) -> list[str]:
         """Return the names of the partitions in the directory, in order."""

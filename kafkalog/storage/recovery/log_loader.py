@@ -232,6 +232,8 @@ class _Loading:
         self._producers = producers
         self._epochs = epochs
         self.segments = LogSegments()
+        # Segments that are not among `segments` yet.
+        self._loaded: list[LogSegment] = []
         self._trusted = opening.had_clean_shutdown
         # The producer state during recovery. The state of the log is loaded at the end, from the snapshots that
         # recovery writes.
@@ -281,13 +283,20 @@ class _Loading:
         self.segments = LogSegments()
         names = file_names(self._home.directory)
         present = set(names)
-        for name in names:
-            if name.endswith(_INDEX_SUFFIXES):
-                self._delete_if_orphaned(name, present)
-            elif name.endswith(LOG_SUFFIX):
-                # One after the other: what recovery reads, and which snapshots it leaves, depends on the segments
-                # loaded before.
-                self._load_segment(name, present)
+        try:
+            for name in names:
+                if name.endswith(_INDEX_SUFFIXES):
+                    self._delete_if_orphaned(name, present)
+                elif name.endswith(LOG_SUFFIX):
+                    # One after the other: what recovery reads, and which snapshots it leaves, depends on the segments
+                    # loaded before.
+                    self._load_segment(name, present)
+        finally:
+            self._add_loaded()
+
+    def _add_loaded(self) -> None:
+        self.segments.add_all(self._loaded)
+        self._loaded.clear()
 
     def _delete_if_orphaned(self, name: str, present: set[str]) -> None:
         directory, number = self._home.directory, name.partition(".")[0]
@@ -318,7 +327,7 @@ class _Loading:
         except BaseException:
             segment.release()
             raise
-        self.segments.add(segment)
+        self._loaded.append(segment)
 
     def _check_indexes(self, segment: LogSegment, there: set[str]) -> None:
         if there == _ALL_THAT_IS_NEEDED:
@@ -332,6 +341,7 @@ class _Loading:
         else:
             return
         if not self._is_recovered_later(segment):
+            self._add_loaded()
             self._recover_segment(segment)
 
     def _is_recovered_later(self, segment: LogSegment) -> bool:

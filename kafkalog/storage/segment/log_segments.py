@@ -45,6 +45,10 @@ class LogSegments:
         else:
             self._replace(dict(zip(bases, segments, strict=True)) | {segment.base_offset: segment})
 
+    def add_all(self, segments: Iterable[LogSegment]) -> None:
+        """Add segments as `add`, in one step: each step copies the list of all segments."""
+        self._replace({each.base_offset: each for each in (*self, *segments)})
+
     def remove(self, base_offset: int) -> None:
         """Remove the segment with this base offset, if there is one. Its files are not changed."""
         by_base = dict(zip(*self._sorted, strict=True))
