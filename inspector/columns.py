@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from . import text
-from .model.decoders import Part, decoded
-from .model.types import BatchRow, RecordDetail, RecordRow, SegmentRow, TopicRow
+from .model.decoders import Formats, Part
+from .model.types import ROW_BYTES, BatchRow, RecordDetail, RecordRow, SegmentRow, TopicRow
 from .tables import Mark, Shown
 
 if TYPE_CHECKING:
@@ -136,13 +136,19 @@ def batches(times: Times) -> list[Shown[BatchRow]]:
     ]
 
 
-def records(times: Times, topic: str) -> list[Shown[RecordRow]]:
+def records(times: Times, formats: Formats) -> list[Shown[RecordRow]]:
     """Return the columns for the records of a segment; keys and values of a known format are decoded."""
     return [
         Shown("OFFSET", 10, lambda row: str(row.offset), lambda row: row.offset, right=True),
         Shown("TIME", 19, lambda row: times.short(row.timestamp), lambda row: row.timestamp),
-        Shown("KEY", 10, lambda row: preview(row, topic, "key"), lambda row: row.key, share=1),
-        Shown("VALUE", 20, lambda row: row.control or preview(row, topic, "value"), lambda row: row.value, share=3),
+        Shown("KEY", 10, lambda row: preview(row, formats, "key"), lambda row: _start(row.key), share=1),
+        Shown(
+            "VALUE",
+            20,
+            lambda row: row.control or preview(row, formats, "value"),
+            lambda row: _start(row.value),
+            share=3,
+        ),
         _number("SIZE", 9, lambda row: row.size, text.size, aside=True),
         Shown("GAP", 5, gap, lambda row: row.gap_before, right=True, aside=True),
         Shown(
@@ -208,13 +214,20 @@ def size_or_null(size: int | None, row: RecordRow) -> str:
     return f"{size:,} B"
 
 
-def preview(row: RecordRow | RecordDetail, topic: str, part: Part) -> str:
+def preview(row: RecordRow | RecordDetail, formats: Formats, part: Part) -> str:
     """Return the key or the value of a record as one line, decoded if its format is known."""
     data = row.key if part == "key" else row.value
     if data is None:
         return "" if row.problem is not None else text.NULL
-    found = None if row.control is not None else decoded(topic, part, row.key, row.value)
+    # A row has no more of what is longer, which may be decoded wrongly.
+    is_whole = row.control is None and len(data) < ROW_BYTES
+    found = formats.decoded(part, row.key, row.value) if is_whole else None
     return text.printable(data if found is None else found.json, PREVIEW) or text.EMPTY
+
+
+def _start(data: bytes | None) -> bytes | None:
+    """Return what a column is sorted by: not all of it, since it is kept for each row."""
+    return data and data[:PREVIEW]
 
 
 def _codecs(row: SegmentRow) -> str:

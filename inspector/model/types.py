@@ -19,6 +19,8 @@ BatchKind: TypeAlias = Literal["data", "transactional", "control", "aborted", "c
 
 CellKind: TypeAlias = Literal["data", "transactional", "control", "aborted", "corrupt", "unread", "empty"]
 
+# Bytes of a key and of a value that a row of a table has.
+ROW_BYTES = 16 << 10
 # Worst last: of the batches that share a cell of the segment map, the worst gives it its kind.
 KINDS: tuple[BatchKind, ...] = ("data", "transactional", "control", "aborted", "corrupt")
 
@@ -227,7 +229,7 @@ class Cell:
 class RecordRow:
     """A record, or a batch whose records cannot be read (`problem`; offset of the batch).
 
-    row: its number in the segment. key, value: at most the first `PREVIEW` bytes of each; key_size, value_size: all,
+    row: its number in the segment. key, value: at most the first `ROW_BYTES` bytes of each; key_size, value_size: all,
     None = null. size: bytes of key, value and headers (None: not known). batch: row of its batch. is_deleted: it is
     below the log start offset.
     """

@@ -12,6 +12,7 @@ import pytest
 
 pytest.importorskip("textual", reason="Textual is not installed")
 
+from kafkalog import ByteBufferMessageSet, Record
 from kafkalog.inspector.config import Settings
 from kafkalog.inspector.widgets.lazy_table import LazyTable
 from tests.helpers.driving import Terminal, drive, logs, partition_screen, read_through
@@ -247,6 +248,30 @@ def test_a_value_is_exported_once_and_never_into_what_is_looked_at(golden_logs: 
     drive(log, steps)
     assert sorted(log.iterdir()) == before
     assert (tmp_path / "value").read_bytes().startswith(b"v1 ")
+
+
+def test_a_frame_is_shown_and_exported_by_its_schema(tmp_path: Path) -> None:
+    log = tmp_path / "orders-0"
+    log.mkdir()
+    (tmp_path / "7.avsc").write_text('{"type": "array", "items": "string"}')
+    frames = b"\0\0\0\0\7" + b"\2\6bob\0", b"\0\0\0\0\7" + b"\2\6bo", b"\0\0\0\0\x08\2"
+    batch = ByteBufferMessageSet.from_records([Record(each, b"k") for each in frames])
+    (log / f"{0:020}.log").write_bytes(bytes(batch.buffer))
+
+    async def steps(at: Terminal) -> None:
+        await at.press("5", sees='["bob"]')
+        await at.sees("value 11 B schema 7")
+        await at.press("down", sees="schema 7: not a value of")
+        await at.press("up", "enter", sees="JSON, schema 7")
+        await at.press("x", sees="write to the file")
+        await at.press("ctrl+a", "ctrl+k")
+        await at.types(str(tmp_path / "bob.json"))
+        await at.press("enter", sees="7 bytes written")
+        await at.press("J", sees="hex, perhaps a frame of schema 7: not a value")
+        await at.press("J", sees="no 8.avsc or 8.desc in")
+
+    drive(log, steps, settings=Settings(schema_dir=tmp_path), size=(160, 30))
+    assert (tmp_path / "bob.json").read_text() == '["bob"]'
 
 
 def test_marked_rows_are_copied(golden_logs: Path) -> None:
