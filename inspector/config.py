@@ -21,7 +21,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from .keys import NAMES
+from .keys import NAMES, given_to_others
 from .text import Zone, printable
 
 TIME_ZONES: tuple[Zone, ...] = ("utc", "local", "relative", "epoch")
@@ -138,6 +138,12 @@ def _keymap(found: Any, place: str, mistakes: list[str]) -> dict[str, str]:
             mistakes.append(f"{place}: keymap.{name}: expected keys with commas between, found {keys!r}")
         else:
             keymap[name] = ",".join(key.strip() for key in keys.split(","))
+    for name, keys in list(keymap.items()):
+        others = given_to_others(name, keymap)
+        for key in keys.split(","):
+            if key in others:
+                mistakes.append(f"{place}: keymap.{name}: {key} is given to {others[key]} too")
+                keymap.pop(name, None)
     return keymap
 
 

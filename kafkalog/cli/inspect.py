@@ -183,6 +183,8 @@ def _headless(path: Path, screen: str, form: str, settings: Settings, screen_opt
         raise click.UsageError("--from and --to require --headless records or batches")
     if screen != "search" and any(screen_options[each] for each in ("find", "regex", "any_case", "fields")):
         raise click.UsageError("--find, --regex, --any-case and --in require --headless search")
+    if screen != "verify" and screen_options["deep"]:
+        raise click.UsageError("--deep requires --headless verify")
     if name:
         return _by_command(path, form, name, options, screen_options)
     try:

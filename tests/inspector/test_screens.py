@@ -469,6 +469,29 @@ def test_times_of_segments_and_batches_are_whole_at_80_columns(golden_logs: Path
         await at.sees("[2 Segm")
         await at.until(lambda: re.search(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d( |$)", at.lines[5]))
         await at.press("4", sees="[4 Batches]")
-        await at.until(lambda: re.search(r"T\d\d:\d\d:\d\d\.\d{3}Z", at.lines[3]))
+        await at.until(lambda: re.search(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d( |$)", at.lines[3]))
+
+    drive(logs(golden_logs) / "v2-txn-0", steps)
+
+
+@pytest.mark.parametrize(("key", "width"), [("4", 110), ("5", 110), ("4", 120), ("5", 120)])
+def test_times_are_whole_beside_the_details(golden_logs: Path, key: str, width: int) -> None:
+    async def steps(at: Terminal) -> None:
+        await at.press(key, sees="╭─")
+        await at.until(lambda: re.search(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d .*│", at.lines[3]))
+
+    drive(logs(golden_logs) / "v2-txn-0", steps, size=(width, 24))
+
+
+def test_the_age_of_a_record_grows(golden_logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kafkalog.inspector.views.rows_view.TICK_SECONDS", 0.02)
+
+    async def steps(at: Terminal) -> None:
+        await at.press("5", sees="age")
+        before = partition_screen(at).session.times.now()
+        partition_screen(at).session.times.now = lambda: before + 100 * 86_400_000
+        age = re.search(r"age ([0-9]+) d ago", at.text)
+        assert age is not None
+        await at.sees(f"age {int(age[1]) + 100} d ago")
 
     drive(logs(golden_logs) / "v2-txn-0", steps)
