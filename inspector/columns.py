@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 # The largest number of characters of a key or value in a table.
 PREVIEW = 400
+# Of the newest rate, beside the last ones.
+RATE_WIDTH = 9
 # The symbols of the segment map, also used for batches and records.
 SYMBOLS = {
     "data": "-",
@@ -82,8 +84,8 @@ def _number(
     return Shown(title, width, lambda row: form(value(row)), value, right=True, aside=aside)
 
 
-def topics(times: Times) -> list[Shown[TopicRow]]:
-    """Return the columns for the partitions."""
+def topics(times: Times, bars: str = "") -> list[Shown[TopicRow]]:
+    """Return the columns for the partitions. bars: characters of growing height, for the last rates."""
     return [
         Shown(
             "PARTITION", 16, lambda row: text.printable(row.name), lambda row: (row.topic, row.partition, row.name),
@@ -94,7 +96,7 @@ def topics(times: Times) -> list[Shown[TopicRow]]:
         Shown("HEALTH", 10, lambda row: row.health.partition(" ")[0] if row.filled else ""),
         Shown("AGE", 7, lambda row: times.age(row.last_timestamp), lambda row: row.last_timestamp, right=True),
         _number("LOG END", 11, lambda row: row.log_end, aside=True),
-        _number("RATE", 8, lambda row: row.rate, text.rate, aside=True),
+        Shown("RATE", RATE_WIDTH + 8, lambda row: _rates(row, bars), lambda row: row.rate, right=True, aside=True),
         _number("SEGS", 5, lambda row: row.segments, aside=True),
         _number("LOG START", 11, lambda row: row.log_start, aside=True),
         _number("STABLE", 11, lambda row: row.last_stable, aside=True),
@@ -207,13 +209,6 @@ def known(value: int | None) -> str:
     return "" if value is None or value < 0 else str(value)
 
 
-def size_or_null(size: int | None, row: RecordRow) -> str:
-    """Format the size of a key or value."""
-    if size is None:
-        return "" if row.problem is not None else "null"
-    return f"{size:,} B"
-
-
 def preview(row: RecordRow | RecordDetail, formats: Formats, part: Part) -> str:
     """Return the key or the value of a record as one line, decoded if its format is known."""
     data = row.key if part == "key" else row.value
@@ -232,6 +227,14 @@ def _start(data: bytes | None) -> bytes | None:
 
 def _codecs(row: SegmentRow) -> str:
     return "" if row.summary is None else " ".join(name for name, _ in row.summary.codecs.most_common())
+
+
+def _rates(row: TopicRow, bars: str) -> str:
+    """Return the last rates as bars, relative to the highest, and the newest; without bars the newest alone."""
+    highest = max(row.rates, default=0)
+    is_shown = bars and highest > 0
+    shown = "".join(bars[round(max(0, rate) / highest * (len(bars) - 1))] for rate in row.rates) if is_shown else ""
+    return shown + text.rate(row.rate).rjust(RATE_WIDTH)
 
 
 def _records_of_topic(row: TopicRow) -> str:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 SHORT_BYTES = 1 << 20
 # A row is read again after so long, also if its files have not changed: transactions begin to hang by the clock.
 TRUSTED_SECONDS = 60
+RATES_KEPT = 8
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,7 @@ class Topics:
     def __init__(self) -> None:
         self._looks: dict[str, _Look] = {}
         self._ends: dict[str, tuple[float, int]] = {}
+        self._rates: dict[str, tuple[float, ...]] = {}
         # The problem of partitions where a transaction hung when it was last looked for.
         self._hanging: dict[str, str] = {}
 
@@ -92,9 +94,8 @@ class Topics:
             state = self._state(source)
             look = self._looks.get(row.name)
             if look is not None and look.state == state and time.monotonic() - look.at < TRUSTED_SECONDS:
-                if look.row.log_end is not None:
-                    self._ends[row.name] = time.monotonic(), look.row.log_end
-                yield look.row
+                end = look.row.log_end
+                yield look.row if end is None else replace(look.row, rates=self._rates_at(row.name, end))
                 continue
             filled = self._looked_at(row, source, quick=True)
             if filled.last_stable is None and filled.health != "unreadable" and isinstance(source.place, PartitionDir):
@@ -134,8 +135,6 @@ class Topics:
         """Remember a row until the files change."""
         self._looks.pop(row.name, None)
         if state is not None and row.health != "unreadable":
-            # As long as nothing changes, nothing grows.
-            row = row if row.log_end is None else replace(row, rate=0.0)
             self._looks[row.name] = _Look(row, time.monotonic(), state)
 
     def named(self, sources: list[Source]) -> list[TopicRow]:
@@ -180,16 +179,17 @@ class Topics:
             high_watermark=watermark if is_known else None,
             last_stable=status.last_stable_offset if is_known else None,
             log_end=end,
-            rate=self._rate(row.name, end) if row.log_end is None else row.rate,
+            rates=self._rates_at(row.name, end) if row.log_end is None else row.rates,
         )
 
-    def _rate(self, name: str, end: int) -> float | None:
-        now = time.monotonic()
+    def _rates_at(self, name: str, end: int) -> tuple[float, ...]:
+        """Return the rates of a partition, the newest last, after it was found to end at an offset."""
+        now, rates = time.monotonic(), self._rates.get(name, ())
         before = self._ends.get(name)
         self._ends[name] = now, end
-        if before is None or now <= before[0]:
-            return None
-        return (end - before[1]) / (now - before[0])
+        if before is not None and now > before[0]:
+            rates = self._rates[name] = (*rates, (end - before[1]) / (now - before[0]))[-RATES_KEPT:]
+        return rates
 
 
 def _named(source: Source) -> TopicRow:

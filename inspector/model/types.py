@@ -31,8 +31,8 @@ class TopicRow:
 
     name: of its directory, which tells rows apart. filled: False for the first pass, which knows names alone (what is
     not known is None). offsets: log end less log start; records: how many there are, None where only counting would
-    tell. rate: offsets a second since it was last looked at. health: what a quick look finds, unless a check has been
-    done (see `jobs.checks`); `problem` says why.
+    tell. rates: offsets a second between the last looks, the newest last. health: what a quick look finds, unless a
+    check has been done (see `jobs.checks`); `problem` says why.
     """
 
     name: str
@@ -50,10 +50,15 @@ class TopicRow:
     high_watermark: int | None = None
     last_stable: int | None = None
     log_end: int | None = None
-    rate: float | None = None
+    rates: tuple[float, ...] = ()
     last_timestamp: int | None = None
     health: Health = "unchecked"
     problem: str | None = None
+
+    @property
+    def rate(self) -> float | None:
+        """Offsets a second since it was last looked at; None if it was not looked at before."""
+        return self.rates[-1] if self.rates else None
 
 
 @dataclass(frozen=True, slots=True)

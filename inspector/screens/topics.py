@@ -13,6 +13,7 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 
 from .. import columns, messages, text
+from ..charts import BLOCKS, has_blocks
 from ..keys import bindings
 from ..session import Session
 from ..tables import ItemSource, Row
@@ -60,7 +61,10 @@ class TopicsScreen(InspectorScreen):
         self._seen = False
         # Ends the pause between two passes.
         self._wake = asyncio.Event()
-        self._source = ItemSource(self._read, columns.topics(self.session.times), columns.look_of_topic, columns.good)
+        bars = BLOCKS if has_blocks() else ""
+        self._source = ItemSource(
+            self._read, columns.topics(self.session.times, bars), columns.look_of_topic, columns.good
+        )
 
     def compose_middle(self) -> ComposeResult:
         yield LazyTable([each.column for each in self._source.shown])

@@ -12,6 +12,7 @@ import pytest
 
 import kafkalog
 from kafkalog.errors import NotALogError
+from kafkalog.inspector import columns
 from kafkalog.inspector.model import partitions
 from kafkalog.inspector.model.model import Model
 from kafkalog.inspector.model.types import TopicRow
@@ -112,8 +113,18 @@ def test_the_rate_of_growth_is_known_the_second_time(tmp_path: Path) -> None:
         rate = next(row.rate for row in model.topics() if row.filled)
         assert rate is not None
         assert rate > 0
-        assert next(row.rate for row in model.topics() if row.filled) == 0
+        assert list(next(row.rates for row in model.topics() if row.filled)) == [rate, 0]
+        later = [list(next(row.rates for row in model.topics() if row.filled)) for _ in range(20)]
+        assert later[-1] == [0] * partitions.RATES_KEPT
         model.close()
+
+
+def test_the_last_rates_are_bars_beside_the_newest() -> None:
+    shown = next(each for each in columns.topics(columns.Times(), " ▁▂▃▄▅▆▇█") if each.title == "RATE")
+    row = TopicRow("t-0", Path("t-0"), "t", 0, rates=(0.0, 100.0, 50.0, -3.0, 25.0))
+    assert shown.cell(row) == " █▄ ▂     25/s"
+    assert shown.cell(TopicRow("t-0", Path("t-0"), "t", 0, rates=(0.0, 0.0))) == "     0/s".rjust(columns.RATE_WIDTH)
+    assert shown.cell(TopicRow("t-0", Path("t-0"), "t", 0)).strip() == ""
 
 
 def test_a_partition_is_read_again_only_if_its_files_or_checkpoints_have_changed(
