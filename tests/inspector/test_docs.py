@@ -19,7 +19,7 @@ from kafkalog.inspector.view_table import VIEWS
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = DOCS / "inspector.md"
-NAMES = ["topics", *(view.name for view in VIEWS)]
+NAMES = ["topics", *(view.name for view in VIEWS), "following"]
 
 if not PAGE.exists():
     pytest.skip("the pages are not here", allow_module_level=True)
