@@ -76,6 +76,7 @@ ACTIONS = (
     Action("map_start", "map", "home,g", "", "the start of the segment"),
     Action("map_end", "map", "end,G", "", "the end of the segment"),
     Action("map_open", "map", "enter", "Open", "the batches of the cell under the cursor"),
+    Action("map_shade", "map", "v", "See", "the next thing to see: batches, bytes a record, time"),
     Action("hex_left", "hex", "left,h", "", "one byte to the left"),
     Action("hex_right", "hex", "right,l", "", "one byte to the right"),
     Action("hex_up", "hex", "up,k", "", "one line up"),

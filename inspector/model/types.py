@@ -223,6 +223,8 @@ class Cell:
     bytes: int
     first_row: int
     last_row: int
+    record_bytes: int | None = None
+    time: int | None = None
 
     @property
     def batches(self) -> int:
