@@ -128,11 +128,13 @@ class ProtobufSchema:
 
     def _type(self, path: list[int]) -> Any:
         """Return a type by its place in the file."""
-        name, kinds = self._file.package, self._file.message_type
+        name, types = self._file.package, self._file.message_type
         for i in path:
-            if not 0 <= i < len(kinds):
+            # As in Confluent's serializers for Java, which do not count the types that protoc makes for maps.
+            types = [each for each in types if not each.options.map_entry]
+            if not 0 <= i < len(types):
                 raise ValueError(f"{self._file.name} has no message type at {path}")
-            name, kinds = f"{name}.{kinds[i].name}".lstrip("."), kinds[i].nested_type
+            name, types = f"{name}.{types[i].name}".lstrip("."), types[i].nested_type
         return self._pool.FindMessageTypeByName(name)
 
 

@@ -167,6 +167,12 @@ def described(**files: str) -> bytes:
         for each in kinds.split():
             outer, *inner = each.split(".")
             kind = file.message_type.add(name=outer)
+            # What protoc makes for a map, before the types that are written in the file.
+            entry = kind.nested_type.add(name="TagsEntry")
+            entry.options.map_entry = True
+            entry.field.add(name="key", number=1, type=9, label=1)
+            entry.field.add(name="value", number=2, type=5, label=1)
+            kind.field.add(name="tags", number=4, type=11, label=3, type_name=f".shop.{outer}.TagsEntry")
             for at in (kind, *(kind.nested_type.add(name=nested) for nested in inner)):
                 at.field.add(name="order_id", number=1, type=3, label=1, json_name="orderId")
                 at.field.add(name="name", number=2, type=9, label=1)
