@@ -9,7 +9,7 @@ The content of a Protobuf frame begins with the place of the message's type in t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -128,7 +128,8 @@ class ProtobufSchema:
 
     def _type(self, path: list[int]) -> Any:
         """Return a type by its place in the file."""
-        name, types = self._file.package, self._file.message_type
+        name: str = self._file.package
+        types: Sequence[Any] = self._file.message_type
         for i in path:
             # As in Confluent's serializers for Java, which do not count the types that protoc makes for maps.
             types = [each for each in types if not each.options.map_entry]
