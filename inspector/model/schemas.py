@@ -121,7 +121,9 @@ class ProtobufSchema:
             message.DiscardUnknownFields()
             if message.ByteSize() != known:
                 raise ValueError(f"{known - message.ByteSize():,} bytes are of fields that {kind.full_name} has not")
-            json = MessageToJson(message, indent=None, preserving_proto_field_name=True, descriptor_pool=self._pool)
+            json: str = MessageToJson(
+                message, indent=None, preserving_proto_field_name=True, descriptor_pool=self._pool
+            )
         except (DecodeError, Error, TypeError) as error:
             raise ValueError(f"{kind.full_name}: {error}") from None
         return json.encode()
