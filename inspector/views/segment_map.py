@@ -53,9 +53,12 @@ class SegmentMapView(View):
         return self._strip
 
     async def appear(self) -> None:
+        before = self._strip.cursor
         await self._draw()
         place = self.browsing.place
-        if place is not None and place.base_offset == self.browsing.base_offset:
+        # A key that came while the cells were read has moved the cursor, and the place follows later.
+        is_moved = self._strip.cursor != max(0, min(before, len(self._cells) - 1))
+        if not is_moved and place is not None and place.base_offset == self.browsing.base_offset:
             self._strip.go(self._cell_at(place.position))
             await self._tell_cell()
         else:
