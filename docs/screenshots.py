@@ -1,7 +1,8 @@
 """The pictures and the table of keys of docs/inspector.md: `python docs/screenshots.py [NAME ...]`.
 
-Each picture is of a screen over logs that real brokers wrote (tests/data), at a fixed size and time of day. One of the
-logs is damaged first. A new view needs a row in SCENES only where its key alone does not show what it can do.
+Each picture is of a screen over logs that real brokers wrote (tests/data), at a fixed size and time of day; the one of
+following is of a log that grows meanwhile. One of the logs is damaged first. A new view needs a row in SCENES only
+where its key alone does not show what it can do.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import kafkalog
+from kafkalog import Record
 from kafkalog.inspector import messages, text
 from kafkalog.inspector.app import InspectorApp, Start
 from kafkalog.inspector.columns import Times
@@ -39,6 +42,9 @@ NAME = "/var/lib/kafka"
 PARTITION = "v2-txn-0"
 DAMAGED = "v2-zstd-0"
 FLIPPED = 700
+# A partition that grows, and the number of orders that it has in the end.
+GROWING = "orders-0"
+ORDERS = 240
 # A batch of a transaction that was aborted.
 OFFSET = "575"
 PATIENCE_SECONDS = 30
@@ -83,10 +89,11 @@ class Stage:
 
 @dataclass(frozen=True)
 class Scene:
-    """What is done for a picture. partition: None = the list of all is opened."""
+    """What is done for a picture. partition: None = the list of all is opened. home: the data directory."""
 
     steps: Callable[[Stage], Awaitable[None]]
     partition: str | None = PARTITION
+    home: str = "data"
 
 
 async def _go_to(stage: Stage, place: str, view: str) -> None:
@@ -145,7 +152,29 @@ async def _transactions(stage: Stage) -> None:
     await stage.press("7", sees="1,411")
 
 
+def _orders(first: int, last: int) -> list[Record]:
+    """Records of orders, two a second, the last of them a second ago."""
+    return [
+        Record(
+            b'{"order": %d, "customer": "c%d", "total": %d.%02d, "state": "%s"}'
+            % (i, i * 7 % 40, 5 + i * 13 % 90, i * 29 % 100, (b"new", b"paid", b"sent")[i % 3]),
+            b"order-%d" % i,
+            timestamp=NOW - 1000 - 500 * (ORDERS - i),
+        )
+        for i in range(first, last + 1)
+    ]
+
+
+async def _following(stage: Stage) -> None:
+    await stage.press("5", "F", sees="FOLLOW")
+    with kafkalog.open(stage.app.session.model.path / GROWING, "a") as log:
+        for last in range(ORDERS - 20, ORDERS, 5):
+            log.append(_orders(last + 1, last + 5))
+            await stage.press(sees=f"order-{last + 5} ")
+
+
 SCENES = {
+    "following": Scene(_following, GROWING, "growing"),
     "topics": Scene(_topics, None),
     "segments": Scene(_segments),
     "map": Scene(_map),
@@ -184,6 +213,8 @@ def directory() -> Iterator[Path]:
         content = bytearray(log.read_bytes())
         content[FLIPPED] ^= 0x10
         log.write_bytes(content)
+        with kafkalog.open(data.parent / "growing" / GROWING, "a") as growing:
+            growing.append(_orders(1, ORDERS - 20))
         yield data
 
 
@@ -191,10 +222,10 @@ async def _play(data: Path, scene: Scene) -> tuple[str, str]:
     app = InspectorApp(Model(data), Settings(), Start(times=Times("utc", lambda: NOW)))
     async with app.run_test(size=SIZE) as pilot:
         stage = Stage(app, pilot)
-        await stage.press(sees=f"{DAMAGED} +88")
+        await stage.press(sees=f"{GROWING} +[0-9]" if scene.partition == GROWING else f"{DAMAGED} +88")
         if scene.partition is not None:
             app.post_message(messages.OpenPartition(scene.partition))
-            await stage.press(sees=r"S 0 start")
+            await stage.press(sees=r"S 0 (log )?start")
         await scene.steps(stage)
         await stage.at_rest()
         return stage.text, plain(app.export_screenshot(title=f"kafkalog inspect {NAME}"))
@@ -213,6 +244,8 @@ def _named(path: str, data: Path) -> str:
 def picture(name: str, data: Path) -> tuple[str, str]:
     """A screen as text, and as SVG."""
     printable = text.printable
+    scene = scene_of(name)
+    data = data.parent / scene.home
 
     def renamed(value: Any, *args: Any, **options: Any) -> str:
         return printable(_named(value, data) if isinstance(value, str) else value, *args, **options)
@@ -221,12 +254,12 @@ def picture(name: str, data: Path) -> tuple[str, str]:
         mock.patch.object(text, "printable", renamed),
         mock.patch("kafkalog.inspector.screens.topics.PAUSE_SECONDS", 1_000),
     ):
-        return asyncio.run(_play(data, scene_of(name)))
+        return asyncio.run(_play(data, scene))
 
 
 def names() -> list[str]:
     """Of all screens."""
-    return ["topics", *(view.name for view in VIEWS)]
+    return ["topics", *(view.name for view in VIEWS), "following"]
 
 
 def seen_in(svg: str) -> str:

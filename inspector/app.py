@@ -22,8 +22,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from textual import events
 from textual.app import App, SystemCommand
-from textual.binding import Binding, BindingType
-from textual.dom import DOMNode
+from textual.binding import BindingType
 from textual.screen import Screen
 
 from . import messages, text
@@ -95,7 +94,6 @@ class InspectorApp(App[None]):
         super().__init__(ansi_color=True if "NO_COLOR" in os.environ else None)
         self.begin = start or Start()
         self.session = Session(model, settings, self.begin.times)
-        self._clashes: set[str] = set()
         # When `q` was pressed last at the top level.
         self._leave_asked = -math.inf
         self._warnings = Warnings(self)
@@ -260,14 +258,6 @@ class InspectorApp(App[None]):
         for screen in self.screen_stack:
             if isinstance(screen, InspectorScreen):
                 screen.times_changed()
-
-    def handle_bindings_clash(self, clashed_bindings: set[Binding], node: DOMNode) -> None:  # noqa: ARG002
-        """Report once that two actions of the keymap have one key."""
-        names = sorted(str(binding.id) for binding in clashed_bindings)
-        told = f"keymap: {', '.join(names)}: the key is another action's too"
-        if told not in self._clashes:
-            self._clashes.add(told)
-            self.notify(told, title="config file", severity="warning", markup=False)
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """Yield the commands of the palette: all that keys do here, and the views."""

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from .desk import Desk
+from .model.decoders import Formats
 
 if TYPE_CHECKING:
     from kafkalog.scan.progress import Progress
@@ -32,6 +33,7 @@ class Browsing:
         reader: The reader of the partition.
         desk: The worker thread of the partition.
         state: The state of the partition when it was last read.
+        formats: The formats of its keys and values.
         segment: The reader of the selected segment; None: none is selected.
         base_offset: The base offset of the selected segment.
         progress: How many bytes of the segment are indexed; None: unknown so far.
@@ -50,6 +52,7 @@ class Browsing:
         self.reader = reader
         self.desk = desk
         self.state = state
+        self.formats = Formats.of(state.name, session.schemas)
         self.segment: SegmentReader | None = None
         self.base_offset: int | None = None
         self.progress: Progress | None = None
@@ -70,11 +73,6 @@ class Browsing:
     async def ask(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Call a function in the thread of the partition and return its result."""
         return await self.desk(function, *args, **kwargs)
-
-    @property
-    def topic(self) -> str:
-        """The topic, by the name of the partition's directory."""
-        return self.state.name.rpartition("-")[0]
 
     @property
     def row(self) -> SegmentRow | None:

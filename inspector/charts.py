@@ -15,12 +15,14 @@ import os
 import sys
 from collections.abc import Sequence
 from itertools import zip_longest
+from typing import TYPE_CHECKING
 from unicodedata import combining, east_asian_width
-
-from kafkalog.scan.statistics import Totals
 
 from . import text
 from .columns import Times
+
+if TYPE_CHECKING:
+    from kafkalog.scan.statistics import Totals
 
 # What terminals have that know no more than ASCII.
 PLAIN_TERMINALS = ("vt100", "vt102", "vt220", "dumb", "linux")

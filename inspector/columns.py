@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from . import text
-from .model.decoders import Part, decoded
-from .model.types import BatchRow, RecordDetail, RecordRow, SegmentRow, TopicRow
+from .model.decoders import Formats, Part
+from .model.types import ROW_BYTES, BatchRow, RecordDetail, RecordRow, SegmentRow, TopicRow
 from .tables import Mark, Shown
 
 if TYPE_CHECKING:
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 # The largest number of characters of a key or value in a table.
 PREVIEW = 400
+# Of the newest rate, beside the last ones.
+RATE_WIDTH = 9
 # The symbols of the segment map, also used for batches and records.
 SYMBOLS = {
     "data": "-",
@@ -82,8 +84,8 @@ def _number(
     return Shown(title, width, lambda row: form(value(row)), value, right=True, aside=aside)
 
 
-def topics(times: Times) -> list[Shown[TopicRow]]:
-    """Return the columns for the partitions."""
+def topics(times: Times, bars: str = "") -> list[Shown[TopicRow]]:
+    """Return the columns for the partitions. bars: characters of growing height, for the last rates."""
     return [
         Shown(
             "PARTITION", 16, lambda row: text.printable(row.name), lambda row: (row.topic, row.partition, row.name),
@@ -94,7 +96,7 @@ def topics(times: Times) -> list[Shown[TopicRow]]:
         Shown("HEALTH", 10, lambda row: row.health.partition(" ")[0] if row.filled else ""),
         Shown("AGE", 7, lambda row: times.age(row.last_timestamp), lambda row: row.last_timestamp, right=True),
         _number("LOG END", 11, lambda row: row.log_end, aside=True),
-        _number("RATE", 8, lambda row: row.rate, text.rate, aside=True),
+        Shown("RATE", RATE_WIDTH + 8, lambda row: _rates(row, bars), lambda row: row.rate, right=True, aside=True),
         _number("SEGS", 5, lambda row: row.segments, aside=True),
         _number("LOG START", 11, lambda row: row.log_start, aside=True),
         _number("STABLE", 11, lambda row: row.last_stable, aside=True),
@@ -124,9 +126,9 @@ def batches(times: Times) -> list[Shown[BatchRow]]:
         _number("BASE OFFSET", 12, lambda row: row.base_offset),
         _number("RECORDS", 7, lambda row: row.records),
         _number("SIZE", 9, lambda row: row.size, text.size),
+        Shown("MAX TIME", 19, lambda row: times.short(row.max_timestamp), lambda row: row.max_timestamp),
         Shown("KIND", 7, kind),
         Shown("CODEC", 6, lambda row: row.codec or ""),
-        Shown("MAX TIME", 24, lambda row: times.full(row.max_timestamp), lambda row: row.max_timestamp),
         Shown("GAP", 6, gap, lambda row: row.gap_before, right=True),
         _number("POSITION", 13, lambda row: row.position),
         _number("PRODUCER", 10, lambda row: row.producer_id, known),
@@ -136,13 +138,19 @@ def batches(times: Times) -> list[Shown[BatchRow]]:
     ]
 
 
-def records(times: Times, topic: str) -> list[Shown[RecordRow]]:
+def records(times: Times, formats: Formats) -> list[Shown[RecordRow]]:
     """Return the columns for the records of a segment; keys and values of a known format are decoded."""
     return [
         Shown("OFFSET", 10, lambda row: str(row.offset), lambda row: row.offset, right=True),
         Shown("TIME", 19, lambda row: times.short(row.timestamp), lambda row: row.timestamp),
-        Shown("KEY", 10, lambda row: preview(row, topic, "key"), lambda row: row.key, share=1),
-        Shown("VALUE", 20, lambda row: row.control or preview(row, topic, "value"), lambda row: row.value, share=3),
+        Shown("KEY", 10, lambda row: preview(row, formats, "key"), lambda row: _start(row.key), share=1),
+        Shown(
+            "VALUE",
+            20,
+            lambda row: row.control or preview(row, formats, "value"),
+            lambda row: _start(row.value),
+            share=3,
+        ),
         _number("SIZE", 9, lambda row: row.size, text.size, aside=True),
         Shown("GAP", 5, gap, lambda row: row.gap_before, right=True, aside=True),
         Shown(
@@ -201,24 +209,32 @@ def known(value: int | None) -> str:
     return "" if value is None or value < 0 else str(value)
 
 
-def size_or_null(size: int | None, row: RecordRow) -> str:
-    """Format the size of a key or value."""
-    if size is None:
-        return "" if row.problem is not None else "null"
-    return f"{size:,} B"
-
-
-def preview(row: RecordRow | RecordDetail, topic: str, part: Part) -> str:
+def preview(row: RecordRow | RecordDetail, formats: Formats, part: Part) -> str:
     """Return the key or the value of a record as one line, decoded if its format is known."""
     data = row.key if part == "key" else row.value
     if data is None:
         return "" if row.problem is not None else text.NULL
-    found = None if row.control is not None else decoded(topic, part, row.key, row.value)
+    # A row has no more of what is longer, which may be decoded wrongly.
+    is_whole = row.control is None and len(data) < ROW_BYTES
+    found = formats.decoded(part, row.key, row.value) if is_whole else None
     return text.printable(data if found is None else found.json, PREVIEW) or text.EMPTY
+
+
+def _start(data: bytes | None) -> bytes | None:
+    """Return what a column is sorted by: not all of it, since it is kept for each row."""
+    return data and data[:PREVIEW]
 
 
 def _codecs(row: SegmentRow) -> str:
     return "" if row.summary is None else " ".join(name for name, _ in row.summary.codecs.most_common())
+
+
+def _rates(row: TopicRow, bars: str) -> str:
+    """Return the last rates as bars, relative to the highest, and the newest; without bars the newest alone."""
+    highest = max(row.rates, default=0)
+    is_shown = bars and highest > 0
+    shown = "".join(bars[round(max(0, rate) / highest * (len(bars) - 1))] for rate in row.rates) if is_shown else ""
+    return shown + text.rate(row.rate).rjust(RATE_WIDTH)
 
 
 def _records_of_topic(row: TopicRow) -> str:

@@ -2,6 +2,7 @@
 
     theme = "textual-light"
     timezone = "local"              # "utc" (the default), "local", "relative" or "epoch"
+    schema_dir = "~/schemas"        # as --schema-dir
 
     [keymap]                        # names as in the help; commas between keys
     follow = "F,f5"
@@ -20,7 +21,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from .keys import NAMES
+from .keys import NAMES, given_to_others
 from .text import Zone, printable
 
 TIME_ZONES: tuple[Zone, ...] = ("utc", "local", "relative", "epoch")
@@ -47,12 +48,14 @@ class Settings:
         time_zone: The zone in which times are shown.
         keymap: The keys of an action, by its name; commas between keys.
         mistakes: A message for each wrong setting.
+        schema_dir: The directory with the schemas of a schema registry.
     """
 
     theme: str | None = None
     time_zone: Zone = "utc"
     keymap: dict[str, str] = field(default_factory=dict)
     mistakes: tuple[str, ...] = ()
+    schema_dir: Path | None = None
 
 
 def default_path() -> Path:
@@ -99,7 +102,9 @@ def _text_of(place: Path) -> str:
 
 def _settings(found: dict[str, Any], place: str) -> Settings:
     mistakes = [
-        f"{place}: {printable(name)}: no such setting" for name in found if name not in {"theme", "timezone", "keymap"}
+        f"{place}: {printable(name)}: no such setting"
+        for name in found
+        if name not in {"theme", "timezone", "schema_dir", "keymap"}
     ]
     settings = Settings()
     theme = found.get("theme")
@@ -112,6 +117,11 @@ def _settings(found: dict[str, Any], place: str) -> Settings:
         settings = replace(settings, time_zone=time_zone)
     else:
         mistakes.append(f"{place}: timezone: expected {', '.join(TIME_ZONES)}, found {time_zone!r}")
+    schema_dir = found.get("schema_dir")
+    if isinstance(schema_dir, str) and (directory := Path(schema_dir).expanduser()).is_dir():
+        settings = replace(settings, schema_dir=directory)
+    elif schema_dir is not None:
+        mistakes.append(f"{place}: schema_dir: expected a directory, found {schema_dir!r}")
     keymap = _keymap(found.get("keymap", {}), place, mistakes)
     return replace(settings, keymap=keymap, mistakes=tuple(mistakes))
 
@@ -128,6 +138,12 @@ def _keymap(found: Any, place: str, mistakes: list[str]) -> dict[str, str]:
             mistakes.append(f"{place}: keymap.{name}: expected keys with commas between, found {keys!r}")
         else:
             keymap[name] = ",".join(key.strip() for key in keys.split(","))
+    for name, keys in list(keymap.items()):
+        others = given_to_others(name, keymap)
+        for key in keys.split(","):
+            if key in others:
+                mistakes.append(f"{place}: keymap.{name}: {key} is given to {others[key]} too")
+                keymap.pop(name, None)
     return keymap
 
 

@@ -18,6 +18,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from kafkalog.cli import json_shapes
 from kafkalog.cli.output import path_text, write_text
 from kafkalog.scan.search import Match, Search
@@ -29,10 +31,12 @@ from kafkalog.storage.data_dir.discover import LogFile
 from . import charts, columns, text
 from .columns import Times
 from .jobs.jobs import STEP_SECONDS, Wanted
+from .model.decoders import PARTS, Formats
 from .model.model import Model
 from .model.partition import PartitionReader
+from .model.schemas import Schemas
 from .model.segment import SegmentReader
-from .model.types import CellKind, PartitionState, SegmentRow
+from .model.types import CellKind, PartitionState, RecordDetail, SegmentRow
 from .tables import Shown
 
 TEXT_WIDTH = 100
@@ -109,11 +113,12 @@ class CellRow:
 
 @dataclass(frozen=True)
 class Asked:
-    """What a screen is asked for. find: what to search for."""
+    """What a screen is asked for. find: what to search for. schemas: of a schema registry."""
 
     model: Model
     times: Times
     find: Wanted | None
+    schemas: Schemas | None
 
 
 @dataclass(frozen=True)
@@ -165,6 +170,27 @@ def _cells(segment: SegmentReader) -> Iterator[CellRow]:
     for cell in segment.strip(MAP_CELLS):
         first, last = (None, None) if cell.first_row < 0 else (cell.first_row, cell.last_row)
         yield CellRow(segment.base_offset, cell.position, cell.bytes, cell.kind, first, last)
+
+
+def record(asked: Asked) -> Listing:
+    """List the records of a partition, control records too, with the content of keys and values of a known format."""
+    formats = Formats.of(_partition(asked).refresh().name, asked.schemas)
+    shown: list[Shown[RecordDetail]] = [
+        Shown("OFFSET", 12, lambda row: str(row.offset), right=True),
+        Shown("TIME", 24, lambda row: asked.times.full(row.timestamp)),
+        Shown("KEY", 20, lambda row: columns.preview(row, formats, "key")),
+        Shown("VALUE", 40, lambda row: row.control or columns.preview(row, formats, "value")),
+    ]
+    through = _Through(asked)
+    rows = (row for segment in through for row in _records(segment))
+    return Listing(rows, shown, after=through.problem, document=lambda row: _record(row, formats))
+
+
+def _records(segment: SegmentReader) -> Iterator[RecordDetail]:
+    for number in range(segment.records):
+        found = segment.record(number)
+        if found is not None:
+            yield found
 
 
 def hexadecimal(asked: Asked) -> Listing:
@@ -258,6 +284,7 @@ def statistics(asked: Asked) -> Listing:
 SCREENS: dict[str, Callable[[Asked], Listing]] = {
     "segments": segments,
     "map": segment_map,
+    "record": record,
     "hex": hexadecimal,
     "transactions": transactions,
     "search": search,
@@ -270,7 +297,6 @@ COMMANDS: dict[str, tuple[str, dict[str, bool]]] = {
     "topics": ("status", {}),
     "batches": ("dump", {"batches": True, "skip_damage": True}),
     "records": ("dump", {"control": True, "skip_damage": True}),
-    "record": ("dump", {"control": True, "skip_damage": True}),
     "verify": ("verify", {}),
 }
 NAMES = (
@@ -280,7 +306,7 @@ NAMES = (
 
 
 # The screens that are printed of each partition of a data directory.
-OF_ALL = ("transactions", "search", "statistics")
+OF_ALL = ("record", "transactions", "search", "statistics")
 
 
 def show(
@@ -291,6 +317,7 @@ def show(
     *,
     find: Wanted | None = None,
     limit: int | None = None,
+    schemas: Schemas | None = None,
 ) -> int:
     """Print a screen.
 
@@ -301,6 +328,7 @@ def show(
         zone: The zone of times in text.
         find: What the search screen searches for.
         limit: The largest number of rows; None: no limit.
+        schemas: The schemas of a schema registry.
 
     Returns:
         The exit code; 1 also if a search found nothing.
@@ -322,7 +350,7 @@ def show(
                 if is_of_all and form == "text":
                     write_text(f"{text.printable(each.path.name)}:\n")
                 counted = _Counted(limit if limit is None else limit - rows)
-                listing = SCREENS[screen](Asked(each, Times(zone), find))
+                listing = SCREENS[screen](Asked(each, Times(zone), find, schemas))
                 is_sound = _print(dataclasses.replace(listing, rows=counted.of(listing.rows)), screen, form, each.path)
                 code, rows = code if is_sound else FINDINGS, rows + counted.rows
         return FINDINGS if screen == "search" and not rows else code
@@ -452,7 +480,7 @@ def _json(listing: Listing, screen: str, path: Path) -> Iterator[tuple[str, bool
     head = {"version": json_shapes.JSON_VERSION, "screen": screen, "path": path_text(path), **listing.facts}
     yield json_shapes.text_of(head)[:-1] + ',"rows":[', not listing.facts.get("problem")
     for i, row in enumerate(listing.rows):
-        yield (",\n" if i else "\n") + json_shapes.text_of(listing.document(row)), _is_sound(row)
+        yield (",\n" if i else "\n") + _line_of(listing.document(row)), _is_sound(row)
     after = listing.after()
     rest = "," + json_shapes.text_of(after)[1:] if after else "}"
     yield f"]{rest}\n", not after.get("problem")
@@ -460,8 +488,13 @@ def _json(listing: Listing, screen: str, path: Path) -> Iterator[tuple[str, bool
 
 def _json_lines(listing: Listing) -> Iterator[tuple[str, bool]]:
     for row in listing.rows:
-        yield json_shapes.text_of(listing.document(row)) + "\n", _is_sound(row)
+        yield _line_of(listing.document(row)) + "\n", _is_sound(row)
     yield "", not {**listing.facts, **listing.after()}.get("problem")
+
+
+def _line_of(document: dict[str, Any]) -> str:
+    # In pieces: a record may be large.
+    return b"".join(json_shapes.pieces_of(document)).decode()
 
 
 def _state(state: PartitionState, transactions: Transactions) -> dict[str, Any]:
@@ -492,6 +525,27 @@ def _segment(row: SegmentRow) -> dict[str, Any]:
         "index_state": row.index_state,
         "problem": row.problem,
     }
+
+
+def _record(row: RecordDetail, formats: Formats) -> dict[str, Any]:
+    document: dict[str, Any] = {
+        "offset": row.offset,
+        "timestamp": row.timestamp,
+        "timestamp_type": row.timestamp_type,
+        **json_shapes.of_bytes("key", row.key),
+        **json_shapes.of_bytes("value", row.value),
+        "headers": json_shapes.of_headers(row.headers),
+        "kind": row.batch.kind,
+        "control": row.control,
+        "problem": row.problem,
+    }
+    for part in PARTS if row.control is None else ():
+        found = formats.decoded(part, row.key, row.value)
+        if found is not None:
+            document[f"{part}_format"], document[f"{part}_content"] = found.kind, msgspec.Raw(found.json)
+        elif note := formats.note(row.key if part == "key" else row.value):
+            document[f"{part}_note"] = note
+    return document
 
 
 def _match(match: Match) -> dict[str, Any]:

@@ -76,6 +76,7 @@ ACTIONS = (
     Action("map_start", "map", "home,g", "", "the start of the segment"),
     Action("map_end", "map", "end,G", "", "the end of the segment"),
     Action("map_open", "map", "enter", "Open", "the batches of the cell under the cursor"),
+    Action("map_shade", "map", "v", "See", "the next thing to see: batches, bytes a record, time"),
     Action("hex_left", "hex", "left,h", "", "one byte to the left"),
     Action("hex_right", "hex", "right,l", "", "one byte to the right"),
     Action("hex_up", "hex", "up,k", "", "one line up"),
@@ -133,6 +134,9 @@ ACTIONS = (
     Action("quit", "app", "ctrl+q", "Quit", "quit"),
 )
 NAMES = frozenset(action.name for action in ACTIONS)
+_SCOPE_OF = {action.name: action.scope for action in ACTIONS}
+# The scopes that are one place: of two actions with one key, neither is the inner one.
+_TOGETHER = ({"work", "verify"}, {"work", "statistics"}, {"screen", "topics"}, {"screen", "partition"})
 # The scopes that are possible in several views; in the help those of one view come before them.
 _GENERAL = ("table", "partition", "screen", "app")
 HELP = {action.name: action.help for action in ACTIONS}
@@ -175,6 +179,17 @@ def _binding(action: Action) -> Binding:
     )
 
 
+def given_to_others(name: str, keymap: dict[str, str]) -> dict[str, str]:
+    """Return the keys that a keymap gives to other actions in the same place, and the names of these."""
+    scope = _SCOPE_OF[name]
+    return {
+        key: other
+        for other, keys in keymap.items()
+        if other != name and (_SCOPE_OF[other] == scope or {_SCOPE_OF[other], scope} in _TOGETHER)
+        for key in keys.split(",")
+    }
+
+
 def help_lines(keymap: dict[str, str], here: Collection[str] = ()) -> list[tuple[str, str, str]]:
     """Return (title of a scope or "", keys, what they do) for each line of the help.
 
@@ -188,6 +203,7 @@ def help_lines(keymap: dict[str, str], here: Collection[str] = ()) -> list[tuple
         lines.append((SCOPES[scope], "", ""))
         for action in ACTIONS:
             if action.scope == scope:
-                keys = keymap.get(action.name, action.keys).split(",")
+                others = given_to_others(action.name, keymap)
+                keys = [key for key in keymap.get(action.name, action.keys).split(",") if key not in others]
                 lines.append(("", " ".join(map(shown, keys)), action.help))
     return lines

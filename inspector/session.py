@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from .columns import Times
 from .config import Settings
 from .desk import Desk
+from .model.schemas import Schemas
 
 if TYPE_CHECKING:
     from .jobs.checks import Checked
@@ -24,6 +25,7 @@ class Session:
     Attributes:
         model: What is inspected.
         settings: The settings of the config file.
+        schemas: The schemas of a registry; None: there are none.
         times: The format of times.
         desk: The worker thread of the list of partitions.
         searched: The texts that were searched for.
@@ -33,6 +35,7 @@ class Session:
     def __init__(self, model: Model, settings: Settings, times: Times | None = None) -> None:
         self.model = model
         self.settings = settings
+        self.schemas = None if settings.schema_dir is None else Schemas(settings.schema_dir)
         self.times = times or Times(settings.time_zone)
         self.desk = Desk("partitions")
         self.searched: list[str] = []

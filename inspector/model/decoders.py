@@ -1,8 +1,8 @@
-"""Keys and values in a format that is known, as JSON: `decoded`.
+"""Keys and values in a format that is known, as JSON: `Formats(topic).decoded(part, key, value)`.
 
     __consumer_offsets     00 01 | 00 06 golden | 00 07 v2-none | 00 00 00 00      {"group": "golden", "topic": ...}
     __transaction_state    __cluster_metadata                                      what brokers write to these topics
-    schema registry        00 | 00 00 00 07 | {"order": 17}                        schema 7, if the content is JSON
+    schema registry        00 | 00 00 00 07 | {"order": 17}                        schema 7: JSON, or by `schemas`
     MessagePack            81 a5 order 11                                          {"order": 17}
 
 Source: Kafka 3.9, group-coordinator and transaction-coordinator .../common/message/*.json, metadata
@@ -13,15 +13,20 @@ from __future__ import annotations
 
 import re
 import struct
+from dataclasses import dataclass
 from struct import Struct
-from typing import Any, Final, Literal, NamedTuple, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, get_args
 
 import msgspec
 
 from kafkalog.errors import InvalidRecordError
 from kafkalog.record.message_fields import MessageFields
 
+from ..text import printable
+from .schemas import Schemas
+
 Part: TypeAlias = Literal["key", "value"]
+PARTS: Final[tuple[Part, ...]] = get_args(Part)
 
 _NUMBERS: Final = {
     "int8": Struct(">b"), "int16": Struct(">h"), "int32": Struct(">i"), "int64": Struct(">q"),
@@ -130,19 +135,61 @@ class Decoded(NamedTuple):
     json: bytes
 
 
-def decoded(topic: str, part: Part, key: bytes | None, value: bytes | None) -> Decoded | None:
-    """Decode the key or the value of a record; None if its format is none of those that are known, or it is null."""
-    data = key if part == "key" else value
-    if not data:
-        return None
-    try:
-        if topic in _TOPICS:
-            return _of_coordinator(topic, part, key or b"", data)
-        if topic == "__cluster_metadata":
-            return _of_metadata(data)
-        return _of_registry(data) or _of_messagepack(data)
-    except (InvalidRecordError, ValueError, struct.error, RecursionError, msgspec.MsgspecError):
-        return None
+@dataclass(frozen=True, slots=True)
+class Formats:
+    """The formats of the records of a topic.
+
+    Attributes:
+        topic: The topic.
+        schemas: The schemas of a registry; None: there are none.
+    """
+
+    topic: str = ""
+    schemas: Schemas | None = None
+
+    @classmethod
+    def of(cls, partition: str, schemas: Schemas | None) -> Formats:
+        """Return the formats of a partition, by the name of its directory."""
+        return cls(partition.rpartition("-")[0], schemas)
+
+    def decoded(self, part: Part, key: bytes | None, value: bytes | None) -> Decoded | None:
+        """Decode the key or the value of a record; None if its format is none of those known, or it is null."""
+        data = key if part == "key" else value
+        if not data:
+            return None
+        try:
+            if self.topic in _TOPICS:
+                return _of_coordinator(self.topic, part, key or b"", data)
+            if self.topic == "__cluster_metadata":
+                return _of_metadata(data)
+            return self._of_registry(data) or _of_messagepack(data)
+        except (InvalidRecordError, ValueError, struct.error, RecursionError, msgspec.MsgspecError):
+            return None
+
+    def note(self, data: bytes | None) -> str:
+        """Return what may be said of bytes that are not decoded: that they may be a frame, and why it is not read."""
+        number = schema_id(data)
+        if data is None or number is None:
+            return ""
+        frame = f"perhaps a frame of schema {number}"
+        if self.schemas is None:
+            return f"{frame} (see --schema-dir)"
+        try:
+            self.schemas.decode(number, data[_FRAME.size :])
+        except ValueError as error:
+            return f"{frame}: {printable(str(error))}"
+        return frame
+
+    def _of_registry(self, data: bytes) -> Decoded | None:
+        number, content = schema_id(data), data[_FRAME.size :]
+        if number is None:
+            return None
+        if self.schemas is not None and self.schemas.path(number) is not None:
+            return Decoded(f"schema {number}", self.schemas.decode(number, content))
+        if content[:1] not in {b"{", b"["}:
+            return None
+        msgspec.json.decode(content)
+        return Decoded(f"schema {number}", content)
 
 
 def schema_id(data: bytes | None) -> int | None:
@@ -177,14 +224,6 @@ def _of_metadata(data: bytes) -> Decoded | None:
     if version > int(newest):
         return None
     return Decoded(f"{name}Record", _json({"record": name, **fields.read(" ".join(spec), version)}, fields))
-
-
-def _of_registry(data: bytes) -> Decoded | None:
-    number, content = schema_id(data), data[_FRAME.size :]
-    if number is None or content[:1] not in {b"{", b"["}:
-        return None
-    msgspec.json.decode(content)
-    return Decoded(f"schema {number}", content)
 
 
 def _of_messagepack(data: bytes) -> Decoded | None:

@@ -18,51 +18,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from kafkalog.errors import NotALogError
-from kafkalog.scan.progress import Progress
 from kafkalog.storage.data_dir.discover import DataDir, LogFile, PartitionDir, discover, partition_dir
 from kafkalog.storage.file_names import real_path
 
 from .partitions import Source, Topics
-from .types import (
-    BatchRow,
-    Byte,
-    Cell,
-    Field,
-    Offset,
-    PartitionState,
-    Place,
-    RecordDetail,
-    RecordRow,
-    SegmentRow,
-    Span,
-    Target,
-    Time,
-    TopicRow,
-)
+from .types import TopicRow
 
 if TYPE_CHECKING:
     from kafkalog.scan.status import DirectoryStatus
 
     from .partition import PartitionReader
-
-__all__ = [
-    "BatchRow",
-    "Byte",
-    "Cell",
-    "Field",
-    "Model",
-    "Offset",
-    "PartitionState",
-    "Place",
-    "Progress",
-    "RecordDetail",
-    "RecordRow",
-    "SegmentRow",
-    "Span",
-    "Target",
-    "Time",
-    "TopicRow",
-]
 
 
 class Model:

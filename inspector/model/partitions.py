@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalog.errors import KafkaLogError
 from kafkalog.storage.data_dir.discover import LogFile, PartitionDir
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 # Segments that are no longer than this are read for their last time where the time index has no entry.
 SHORT_BYTES = 1 << 20
+# A row is read again after so long, also if its files have not changed: transactions begin to hang by the clock.
+TRUSTED_SECONDS = 60
+RATES_KEPT = 8
 
 
 @dataclass(frozen=True)
@@ -47,11 +50,31 @@ class Source:
         return self.place.path
 
 
+class _State(NamedTuple):
+    """What of a partition's files tells that they have changed. active: the path of its active segment."""
+
+    directory: int
+    active: Path | None
+    size: int
+    changed: int
+    checkpoints: object
+
+
+class _Look(NamedTuple):
+    """A row, when it was read, and the state of the files before."""
+
+    row: TopicRow
+    at: float
+    state: _State
+
+
 class Topics:
     """The rows of all partitions; remembers the ends, which tell the rate of growth."""
 
     def __init__(self) -> None:
+        self._looks: dict[str, _Look] = {}
         self._ends: dict[str, tuple[float, int]] = {}
+        self._rates: dict[str, tuple[float, ...]] = {}
         # The problem of partitions where a transaction hung when it was last looked for.
         self._hanging: dict[str, str] = {}
 
@@ -64,19 +87,55 @@ class Topics:
         """
         names = self.named(sources)
         yield from names
-        later: list[tuple[TopicRow, Source]] = []
+        later: list[tuple[TopicRow, Source, _State | None]] = []
         waiting = {row.name: (row, source) for row, source in zip(names, sources, strict=True)}
         while waiting:
             row, source = waiting.pop(next((name for name in wanted if name in waiting), next(iter(waiting))))
+            state = self._state(source)
+            look = self._looks.get(row.name)
+            if look is not None and look.state == state and time.monotonic() - look.at < TRUSTED_SECONDS:
+                end = look.row.log_end
+                yield look.row if end is None else replace(look.row, rates=self._rates_at(row.name, end))
+                continue
             filled = self._looked_at(row, source, quick=True)
             if filled.last_stable is None and filled.health != "unreadable" and isinstance(source.place, PartitionDir):
-                later.append((filled, source))
+                later.append((filled, source, state))
                 hanging = self._hanging.get(row.name)
                 if hanging is not None and filled.problem is None:
                     filled = replace(filled, health="hanging transaction", problem=hanging)
+            else:
+                self._remember(filled, state)
             yield filled
-        for row, source in later:
-            yield self._looked_at(row, source, quick=False)
+        for row, source, state in later:
+            filled = self._looked_at(row, source, quick=False)
+            self._remember(filled, state)
+            yield filled
+
+    def _state(self, source: Source) -> _State | None:
+        """Return the state of a partition's files; None if it is not known."""
+        place = source.place
+        if isinstance(place, LogFile):
+            return None
+        look = self._looks.get(source.name)
+        try:
+            directory = place.path.stat().st_ctime_ns
+            if look is not None and look.state.directory == directory:
+                active = look.state.active
+            else:
+                active = max(place.path.glob("*.log"), default=None)
+            status = None if active is None else active.stat()
+        except OSError:
+            return None
+        known = source.directory()
+        checkpoints = (*known.checkpointed(place), bool(known.problems))
+        size, changed = (0, 0) if status is None else (status.st_size, status.st_ctime_ns)
+        return _State(directory, active, size, changed, checkpoints)
+
+    def _remember(self, row: TopicRow, state: _State | None) -> None:
+        """Remember a row until the files change."""
+        self._looks.pop(row.name, None)
+        if state is not None and row.health != "unreadable":
+            self._looks[row.name] = _Look(row, time.monotonic(), state)
 
     def named(self, sources: list[Source]) -> list[TopicRow]:
         """Return the rows that the names of the directories tell."""
@@ -120,16 +179,17 @@ class Topics:
             high_watermark=watermark if is_known else None,
             last_stable=status.last_stable_offset if is_known else None,
             log_end=end,
-            rate=self._rate(row.name, end) if row.log_end is None else row.rate,
+            rates=self._rates_at(row.name, end) if row.log_end is None else row.rates,
         )
 
-    def _rate(self, name: str, end: int) -> float | None:
-        now = time.monotonic()
+    def _rates_at(self, name: str, end: int) -> tuple[float, ...]:
+        """Return the rates of a partition, the newest last, after it was found to end at an offset."""
+        now, rates = time.monotonic(), self._rates.get(name, ())
         before = self._ends.get(name)
         self._ends[name] = now, end
-        if before is None or now <= before[0]:
-            return None
-        return (end - before[1]) / (now - before[0])
+        if before is not None and now > before[0]:
+            rates = self._rates[name] = (*rates, (end - before[1]) / (now - before[0]))[-RATES_KEPT:]
+        return rates
 
 
 def _named(source: Source) -> TopicRow:

@@ -23,15 +23,13 @@ from kafkalog.record.control import control_name
 
 from .batches import row_of
 from .headers import batch_of, time_of
-from .types import BatchRow, RecordDetail, RecordRow, Span
+from .types import ROW_BYTES, BatchRow, RecordDetail, RecordRow, Span
 
 if TYPE_CHECKING:
     from .batches import Held
     from .segment import SegmentReader
     from .window import Window
 
-# Bytes of key and value that a table is given.
-PREVIEW = 512
 # Of decompressed bytes and arrays that are kept for the next question.
 HELD_BYTES = 32 << 20
 _BYTES_A_ROW = 68
@@ -180,7 +178,7 @@ def _row(number: int, j: int, batch: BatchRow, content: Content, name: str) -> R
 
 
 def _preview(columns: RecordColumns, start: int, size: int) -> bytes | None:
-    return None if size < 0 else bytes(columns.buffer[int(start) : int(start) + min(size, PREVIEW)])
+    return None if size < 0 else bytes(columns.buffer[int(start) : int(start) + min(size, ROW_BYTES)])
 
 
 def _control(batch: BatchRow, key: bytes | None) -> str | None:

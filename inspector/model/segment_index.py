@@ -232,6 +232,7 @@ class Windows:
         window.rows += len(rows)
         window.records += records
         window.last_offset = max(window.last_offset, int(rows["last_offset"].max()))
+        window.time = max(window.time, int(rows["max_timestamp"].max()))
         window.checked = False
         self._checked = min(self._checked, len(self.all) - 1)
         self._full = window.rows >= WINDOW_ROWS

@@ -12,7 +12,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
 from .batches import ranks
+from .headers import time_of
 from .segment_index import WINDOW_BYTES
 from .types import KINDS, Cell, CellKind
 from .window import Window
@@ -28,13 +31,15 @@ _EMPTY, _UNREAD = -1, -2
 
 
 class _Stretch(NamedTuple):
-    """Bytes of one kind (its rank; -1: empty), and the batches in them."""
+    """Bytes of one kind (its rank; -1: empty), the batches and records in them (0: unknown), the largest time."""
 
     start: int
     end: int
     worst: int
     first_row: int
     last_row: int
+    records: int = 0
+    time: int = -1
 
 
 def strip(reader: SegmentReader, width: int) -> list[Cell]:
@@ -56,12 +61,17 @@ class _Cells:
         self._size = size
         self._width = width
         self._worst, self._first, self._last = [_UNREAD] * width, [-1] * width, [-1] * width
+        # Bytes a record, of the stretch where that is most; and the largest time.
+        self._bytes, self._times = [-1] * width, [-1] * width
 
     def add(self, stretch: _Stretch) -> None:
         """Take note of some bytes."""
         low, high = self._cell_of(stretch.start), self._cell_of(max(stretch.start, stretch.end - 1))
         for cell in range(low, high + 1):
             self._worst[cell] = max(self._worst[cell], stretch.worst)
+            self._times[cell] = max(self._times[cell], stretch.time)
+            if stretch.records:
+                self._bytes[cell] = max(self._bytes[cell], (stretch.end - stretch.start) // stretch.records)
         self._count(stretch, low, high)
 
     def _count(self, stretch: _Stretch, low: int, high: int) -> None:
@@ -82,7 +92,15 @@ class _Cells:
         """Return what is known of each cell."""
         borders = [self._size * i // self._width for i in range(self._width + 1)]
         return [
-            Cell(_kind(self._worst[i]), borders[i], borders[i + 1] - borders[i], self._first[i], self._last[i])
+            Cell(
+                _kind(self._worst[i]),
+                borders[i],
+                borders[i + 1] - borders[i],
+                self._first[i],
+                self._last[i],
+                self._bytes[i] if self._bytes[i] >= 0 else None,
+                time_of(self._times[i]),
+            )
             for i in range(self._width)
         ]
 
@@ -100,9 +118,9 @@ def _stretches(reader: SegmentReader, exact: bool) -> Iterator[_Stretch]:
         elif exact and window.rows > 1:
             yield from _batches(reader, window)
         else:
-            yield _Stretch(
-                window.position, window.end, window.worst, window.first_row, window.first_row + window.rows - 1
-            )
+            rows = window.first_row, window.first_row + window.rows - 1
+            records = window.records if window.lost is None else 0
+            yield _Stretch(window.position, window.end, window.worst, *rows, records, window.time)
 
 
 def _batches(reader: SegmentReader, window: Window) -> Iterator[_Stretch]:
@@ -110,7 +128,10 @@ def _batches(reader: SegmentReader, window: Window) -> Iterator[_Stretch]:
     if rows is None:
         yield _Stretch(window.position, window.end, len(KINDS) - 1, window.first_row, window.first_row)
         return
-    positions, sizes = rows["position"].tolist(), rows["size_in_bytes"].tolist()
+    positions, sizes, times = (rows[name].tolist() for name in ("position", "size_in_bytes", "max_timestamp"))
+    # Of a wrapper, only decoding it would tell.
+    counts = np.where(rows["magic"] >= 2, np.maximum(rows["records_count"], 0), rows["compression_type"] == 0).tolist()
     for i, worst in enumerate(ranks(reader, window, rows)):
         number = window.first_row + i
-        yield _Stretch(positions[i], positions[i] + sizes[i], worst, number, number)
+        known = (counts[i], times[i]) if KINDS[worst] != "corrupt" else ()
+        yield _Stretch(positions[i], positions[i] + sizes[i], worst, number, number, *known)

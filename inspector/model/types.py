@@ -19,6 +19,8 @@ BatchKind: TypeAlias = Literal["data", "transactional", "control", "aborted", "c
 
 CellKind: TypeAlias = Literal["data", "transactional", "control", "aborted", "corrupt", "unread", "empty"]
 
+# Bytes of a key and of a value that a row of a table has.
+ROW_BYTES = 16 << 10
 # Worst last: of the batches that share a cell of the segment map, the worst gives it its kind.
 KINDS: tuple[BatchKind, ...] = ("data", "transactional", "control", "aborted", "corrupt")
 
@@ -29,8 +31,8 @@ class TopicRow:
 
     name: of its directory, which tells rows apart. filled: False for the first pass, which knows names alone (what is
     not known is None). offsets: log end less log start; records: how many there are, None where only counting would
-    tell. rate: offsets a second since it was last looked at. health: what a quick look finds, unless a check has been
-    done (see `jobs.checks`); `problem` says why.
+    tell. rates: offsets a second between the last looks, the newest last. health: what a quick look finds, unless a
+    check has been done (see `jobs.checks`); `problem` says why.
     """
 
     name: str
@@ -48,10 +50,15 @@ class TopicRow:
     high_watermark: int | None = None
     last_stable: int | None = None
     log_end: int | None = None
-    rate: float | None = None
+    rates: tuple[float, ...] = ()
     last_timestamp: int | None = None
     health: Health = "unchecked"
     problem: str | None = None
+
+    @property
+    def rate(self) -> float | None:
+        """Offsets a second since it was last looked at; None if it was not looked at before."""
+        return self.rates[-1] if self.rates else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +223,8 @@ class Cell:
     bytes: int
     first_row: int
     last_row: int
+    record_bytes: int | None = None
+    time: int | None = None
 
     @property
     def batches(self) -> int:
@@ -227,7 +236,7 @@ class Cell:
 class RecordRow:
     """A record, or a batch whose records cannot be read (`problem`; offset of the batch).
 
-    row: its number in the segment. key, value: at most the first `PREVIEW` bytes of each; key_size, value_size: all,
+    row: its number in the segment. key, value: at most the first `ROW_BYTES` bytes of each; key_size, value_size: all,
     None = null. size: bytes of key, value and headers (None: not known). batch: row of its batch. is_deleted: it is
     below the log start offset.
     """

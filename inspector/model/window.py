@@ -21,6 +21,7 @@ class Window:
 
     worst: the worst kind seen in it. producers: the first offset of each producer's transactional batches in it, by
     producer id. checked: its checksums have been computed. lost: the problem of bytes in which no batch can be read.
+    time: the largest timestamp; -1: none.
     tail: they reach to the end of the file, and may become a batch yet.
     """
 
@@ -38,6 +39,7 @@ class Window:
     lost: str | None = None
     tail: bool = False
     zeroed: bool = False
+    time: int = -1
 
     def worsen(self, kind: int) -> None:
         """Note that a batch of that kind is in it."""

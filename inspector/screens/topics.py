@@ -13,9 +13,10 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 
 from .. import columns, messages, text
+from ..charts import BLOCKS, has_blocks
 from ..keys import bindings
 from ..session import Session
-from ..tables import ItemSource
+from ..tables import ItemSource, Row
 from ..views.view import start
 from ..widgets.lazy_table import LazyTable
 from .base import InspectorScreen
@@ -23,10 +24,12 @@ from .base import InspectorScreen
 if TYPE_CHECKING:
     from ..model.types import TopicRow
 
-# The list is drawn anew after so much reading; between two passes there is a pause of at least so much, and ten times
-# as long as the pass took; whoever comes back to the list need not wait.
+# The list is drawn anew after so much reading. Between two passes there is a pause of at least so much, and so many
+# times as long as the pass took, if it found something new or nothing; whoever comes back to the list need not wait.
 STEP_SECONDS = 0.04
 PAUSE_SECONDS = 2.0
+PAUSE_AFTER_NEWS = 10
+PAUSE_AFTER_NOTHING = 200
 LISTING = "listing the directory …"
 
 
@@ -51,13 +54,17 @@ class TopicsScreen(InspectorScreen):
         # Whether the directory has been listed once.
         self._listed = False
         self._shown: list[TopicRow] = []
+        self._drawn: list[Row] = []
         self._text = ""
         self._unfolded = False
         self._sorted: tuple[int, bool] | None = None
         self._seen = False
         # Ends the pause between two passes.
         self._wake = asyncio.Event()
-        self._source = ItemSource(self._read, columns.topics(self.session.times), columns.look_of_topic, columns.good)
+        bars = BLOCKS if has_blocks() else ""
+        self._source = ItemSource(
+            self._read, columns.topics(self.session.times, bars), columns.look_of_topic, columns.good
+        )
 
     def compose_middle(self) -> ComposeResult:
         yield LazyTable([each.column for each in self._source.shown])
@@ -89,15 +96,18 @@ class TopicsScreen(InspectorScreen):
         while True:
             began = time.monotonic()
             self._wake.clear()
-            await self._pass()
+            has_news = await self._pass()
             took = time.monotonic() - began
+            pause = max(PAUSE_SECONDS, took * (PAUSE_AFTER_NEWS if has_news else PAUSE_AFTER_NOTHING))
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), max(PAUSE_SECONDS, 10 * took))
+                await asyncio.wait_for(self._wake.wait(), pause)
             if not self._seen:
                 await self._wake.wait()
 
-    async def _pass(self) -> None:
+    async def _pass(self) -> bool:
+        """Read all rows, and return whether something has changed."""
         seen: list[str] = []
+        has_news = False
         rows = await self.session.desk(self.session.model.topics, seen)
         names: set[str] = set()
         more = True
@@ -110,11 +120,22 @@ class TopicsScreen(InspectorScreen):
                 names.add(row.name)
                 before = self._found.get(row.name)
                 # What was known before stays until it is known anew.
-                if row.filled or before is None:
+                if row != before and (row.filled or before is None):
                     self._found[row.name] = row
+                    has_news = True
+            if has_news:
+                self._show()
+        if gone := self._found.keys() - names:
+            self._found = {name: row for name, row in self._found.items() if name not in gone}
+        if gone or self._cells_seen() != self._drawn:
             self._show()
-        self._found = {name: row for name, row in self._found.items() if name in names}
-        self._show()
+        self._tell_current()
+        return has_news or bool(gone)
+
+    def _cells_seen(self) -> list[Row]:
+        """Return the rows on the screen as they are now: ages grow, and checks end."""
+        top = self.table.scroll_offset.y
+        return [self._source.row(self._with_check(row)) for row in self._shown[top : top + self.size.height]]
 
     # What is shown of what was found.
 
@@ -133,6 +154,7 @@ class TopicsScreen(InspectorScreen):
         before = table.cursor
         table.when_empty = "no name has this in it" if self._found and self._text else "no partitions"
         table.show(self._source, len(wanted), cursor=cursor if current else before)
+        self._drawn = self._cells_seen()
         self._tell_current()
         self._top()
 

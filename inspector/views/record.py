@@ -21,7 +21,7 @@ from ..columns import known
 from ..exporting import write_new
 from ..highlighting import Lines
 from ..keys import bindings
-from ..model.decoders import decoded, schema_id
+from ..model.decoders import Decoded, Formats
 from ..model.types import Place
 from ..tables import Column
 from ..widgets.facts import Facts, Pairs
@@ -105,7 +105,7 @@ class RecordView(View):
         if record is not None:
             width = max(NARROWEST, self._laid_out_width - GUTTER - self._table.styles.scrollbar_size_vertical)
             # What takes as long as the value is long is done where no key waits for it.
-            what = record, self.browsing.topic, self._part, self._seen_as
+            what = record, self.browsing.formats, self._part, self._seen_as
             laid_out = partial(_laid_out, *what, self._marked(), width)
             self._lines, self._note, self._source = await self.browsing.ask(laid_out)
         self._table.show(self._source, len(self._source))
@@ -209,31 +209,41 @@ class RecordView(View):
             start(self, "export", self._write, typed, self._record)
 
     async def _write(self, typed: str, record: RecordDetail) -> None:
-        data = _bytes_of(record, self._part)
+        data = await self.browsing.ask(_exported, record, self.browsing.formats, self._part, typed)
         path = await self.browsing.ask(write_new, typed, data, self.session.model.path)
         self.notify(f"{len(data):,} bytes written to {path}", markup=False)
 
 
 def _laid_out(  # noqa: PLR0917 - all that the lines depend on
-    record: RecordDetail, topic: str, part: str, seen_as: text.View, marked: re.Pattern[bytes] | None, width: int
+    record: RecordDetail, formats: Formats, part: str, seen_as: text.View, marked: re.Pattern[bytes] | None, width: int
 ) -> tuple[list[str], str, Lines]:
     """Return the lines of a part, what is to be said of them, and their rows; in the partition's thread."""
-    lines, note = _lines_of(record, topic, part, seen_as)
+    lines, note = _lines_of(record, formats, part, seen_as)
     return lines, note, Lines(lines, marked, width, is_json=note.startswith("JSON"))
 
 
-def _lines_of(record: RecordDetail, topic: str, part: str, seen_as: text.View) -> tuple[list[str], str]:
+def _lines_of(record: RecordDetail, formats: Formats, part: str, seen_as: text.View) -> tuple[list[str], str]:
     """Return the lines of a part in a view, and what is to be said of them."""
     if part == "headers":
         return _header_lines(record, seen_as), seen_as
-    if seen_as == "auto" and record.control is None:
-        found = decoded(topic, "value" if part == "value" else "key", record.key, record.value)
-        if found is not None:
-            return text.shown(found.json), f"JSON, {found.kind}; raw: v"
+    found = _decoded(record, formats, part) if seen_as == "auto" else None
+    if found is not None:
+        return text.shown(found.json), f"JSON, {found.kind}; raw: v"
     data = record.value if part == "value" else record.key
-    number = schema_id(data) if text.resolved(data, seen_as) == "hex" else None
-    frame = "" if number is None else f", perhaps a frame of schema {number}"
-    return text.shown(data, seen_as), text.label(data, seen_as) + frame
+    notes = text.label(data, seen_as), formats.note(data) if seen_as == "auto" else ""
+    return text.shown(data, seen_as), ", ".join(filter(None, notes))
+
+
+def _exported(record: RecordDetail, formats: Formats, part: str, name: str) -> bytes:
+    """Return what is written to a file: the bytes, or if its name says so and the format is known, their JSON."""
+    found = _decoded(record, formats, part) if name.endswith(".json") else None
+    return _bytes_of(record, part) if found is None else found.json
+
+
+def _decoded(record: RecordDetail, formats: Formats, part: str) -> Decoded | None:
+    if record.control is not None or part == "headers":
+        return None
+    return formats.decoded("value" if part == "value" else "key", record.key, record.value)
 
 
 def _bytes_of(record: RecordDetail, part: str) -> bytes:

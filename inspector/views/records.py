@@ -8,7 +8,7 @@ from textual.app import ComposeResult
 
 from .. import columns, messages, text
 from ..highlighting import marks
-from ..model.decoders import decoded
+from ..model.decoders import Formats
 from ..model.segment import SegmentReader
 from ..model.types import Place, RecordRow
 from ..tables import Mark, Shown
@@ -32,7 +32,7 @@ class RecordsView(RowsView[RecordRow]):
     ONE = "record"
 
     def columns(self) -> list[Shown[RecordRow]]:
-        return columns.records(self.session.times, self.browsing.topic)
+        return columns.records(self.session.times, self.browsing.formats)
 
     def read(self, first: int, count: int) -> Sequence[RecordRow]:
         segment = self.browsing.segment
@@ -80,7 +80,7 @@ class RecordsView(RowsView[RecordRow]):
         if segment is not None:
             is_wide = self.screen.has_class("-wide")
             self.query_one(Preview).show(
-                await self.browsing.ask(_parts, segment, item.row, self.browsing.topic, is_wide)
+                await self.browsing.ask(_parts, segment, item.row, self.browsing.formats, is_wide)
             )
 
     def marks(self, item: RecordRow, cells: tuple[str, ...]) -> tuple[Mark, ...]:
@@ -102,12 +102,12 @@ class RecordsView(RowsView[RecordRow]):
         self.post_message(messages.OpenView("record"))
 
 
-def _parts(segment: SegmentReader, number: int, topic: str, indented: bool) -> list[Part]:
+def _parts(segment: SegmentReader, number: int, formats: Formats, indented: bool) -> list[Part]:
     """Return the parts of a record, in the partition's thread."""
     record = segment.record(number)
     if record is None or record.problem is not None:
         return []
-    parts = [Part(f"key {_size(record.key)}".rstrip(), [columns.preview(record, topic, "key")])]
+    parts = [Part(f"key {_size(record.key)}".rstrip(), [columns.preview(record, formats, "key")])]
     if record.headers:
         headers = "  ".join(
             f"{text.printable(name)}: {text.printable(value, columns.PREVIEW) or text.EMPTY}"
@@ -116,13 +116,14 @@ def _parts(segment: SegmentReader, number: int, topic: str, indented: bool) -> l
         # In a line of a narrow terminal, so that there is room for the value.
         line = text.printable(headers, columns.PREVIEW if indented else NARROW_HEADERS)
         parts.append(Part(f"headers {len(record.headers):,}", [line]))
-    value = record.value if record.value is None else record.value[:PREVIEW_BYTES]
-    found = None if record.control is not None else decoded(topic, "value", record.key, value)
-    value = value if found is None else found.json
+    value = record.value
+    is_whole = record.control is None and len(value or b"") <= PREVIEW_BYTES
+    found = formats.decoded("value", record.key, value) if is_whole else None
+    kind = formats.note(value) if found is None and is_whole else "" if found is None else found.kind
+    value = found.json if found is not None else None if value is None else value[:PREVIEW_BYTES]
     is_json = text.resolved(value, "auto") == "json"
     lines = text.shown(value) if indented or not is_json else [text.printable(value)]
-    kind = "" if found is None else f" {found.kind}"
-    return [*parts, Part(f"value {_size(record.value)}".rstrip() + kind, lines, is_json)]
+    return [*parts, Part(f"value {_size(record.value)} {kind}".rstrip(), lines, is_json)]
 
 
 def _size(data: bytes | None) -> str:

@@ -24,6 +24,8 @@ from ..widgets.lazy_table import LazyTable
 from .view import View, start
 
 T = TypeVar("T")
+# Seconds after which ages are written anew.
+TICK_SECONDS = 1.0
 
 
 class RowsView(View, Generic[T]):
@@ -87,6 +89,14 @@ class RowsView(View, Generic[T]):
             panel.border_title = self.ONE
             yield Facts()
             yield from self.compose_more()
+
+    def on_mount(self) -> None:
+        self.set_interval(TICK_SECONDS, self._tick)
+
+    def _tick(self) -> None:
+        """Let ages grow."""
+        if self._item is not None and self.display and self.screen.is_current:
+            self._show_facts(self._item)
 
     def compose_more(self) -> ComposeResult:
         """Compose what stands below the facts."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from textual.widgets import Static
 
 from .. import messages, text
 from ..browsing import Browsing
+from ..charts import BLOCKS, has_blocks
 from ..model.types import Place
 from ..widgets.strip import SegmentStrip
 from .view import View, start
@@ -22,6 +24,9 @@ if TYPE_CHECKING:
 BETWEEN_DRAWINGS_SECONDS = 0.3
 CELL_BYTES = 64
 LEGEND = "1-9 + batches begin  t txn  c control  a aborted  ! damaged  . unread  _ empty"
+SHADES = ("batches", "bytes a record", "time")
+# Symbols of growing values.
+BARS, PLAIN_BARS = BLOCKS[1:], "12345678"
 
 
 class SegmentMapView(View):
@@ -30,6 +35,8 @@ class SegmentMapView(View):
     def __init__(self, browsing: Browsing) -> None:
         super().__init__(browsing)
         self._cells: list[Cell] = []
+        self._shade = SHADES[0]
+        self._bars = BARS if has_blocks() else PLAIN_BARS
         self._drawn = 0.0
 
     def compose(self) -> ComposeResult:
@@ -46,9 +53,12 @@ class SegmentMapView(View):
         return self._strip
 
     async def appear(self) -> None:
+        before = self._strip.cursor
         await self._draw()
         place = self.browsing.place
-        if place is not None and place.base_offset == self.browsing.base_offset:
+        # A key that came while the cells were read has moved the cursor, and the place follows later.
+        is_moved = self._strip.cursor != max(0, min(before, len(self._cells) - 1))
+        if not is_moved and place is not None and place.base_offset == self.browsing.base_offset:
             self._strip.go(self._cell_at(place.position))
             await self._tell_cell()
         else:
@@ -65,9 +75,39 @@ class SegmentMapView(View):
             return
         self._cells = await self.browsing.ask(segment.strip, wanted)
         self._drawn = time.monotonic()
-        self._strip.show(self._cells)
+        self._show_cells()
         if self.browsing.at_end:
             self._strip.go(len(self._cells) - 1)
+
+    def _show_cells(self) -> None:
+        """Show the cells and the legend: kinds, or how large a value is between the least and the greatest."""
+        values = [self._value(cell) for cell in self._cells]
+        known = [value for value in values if value is not None]
+        legend, shades = LEGEND, []
+        if self._shade != SHADES[0]:
+            least, most = min(known, default=0), max(known, default=0)
+            last = len(self._bars) - 1
+            shades = ["" if value is None else self._bars[round(last * _share(value, least, most))] for value in values]
+            low, high = (self._written(value) for value in (least, most)) if known else ("", "unknown")
+            legend = f"{self._shade}: {self._bars[0]} {low} .. {self._bars[-1]} {high}  ! damaged  . unread  _ empty"
+        self.query_one(".heading", Static).update(Text(legend))
+        self._strip.show(self._cells, shades)
+
+    def _value(self, cell: Cell) -> float | None:
+        """Return what the shade of a cell stands for; sizes on a logarithmic scale."""
+        if cell.kind == "corrupt":
+            return None
+        if self._shade == "time":
+            return cell.time
+        return None if cell.record_bytes is None else math.log2(cell.record_bytes or 1)
+
+    def _written(self, value: float) -> str:
+        return self.session.times.short(int(value)) if self._shade == "time" else text.size(round(2**value))
+
+    def on_segment_strip_shade_wanted(self, message: SegmentStrip.ShadeWanted) -> None:
+        message.stop()
+        self._shade = SHADES[(SHADES.index(self._shade) + 1) % len(SHADES)]
+        self._show_cells()
 
     def _cells_wanted(self) -> int:
         """Return the number of cells: as many as fit, but beyond the first line none of less than `CELL_BYTES`."""
@@ -109,7 +149,8 @@ class SegmentMapView(View):
         begins = None if batch is None else batch.base_offset
         offsets = "" if begins is None else f", from offset {text.number(begins)}"
         when = "" if batch is None else self.session.times.full(batch.max_timestamp)
-        facts.update(Text(f"{place}\n{count:,} {'batch' if count == 1 else 'batches'}{offsets}  {when}"))
+        size = "" if cell.record_bytes is None else f"  {text.size(cell.record_bytes)} a record"
+        facts.update(Text(f"{place}\n{count:,} {'batch' if count == 1 else 'batches'}{offsets}  {when}{size}"))
         if batch is not None:
             self.post_message(messages.Told(batch.problem))
         return batch
@@ -117,3 +158,8 @@ class SegmentMapView(View):
     def on_segment_strip_chosen(self, message: SegmentStrip.Chosen) -> None:
         message.stop()
         self.post_message(messages.OpenView("batches"))
+
+
+def _share(value: float, least: float, most: float) -> float:
+    """Return where a value is between the least and the greatest, 0 to 1."""
+    return (value - least) / (most - least) if most > least else 0

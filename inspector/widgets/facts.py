@@ -27,9 +27,10 @@ class Facts(Widget):
 
     def show(self, pairs: Pairs, *, listed: bool = False) -> None:
         """Show other facts; those without a value are left out."""
-        self._pairs = [pair for pair in pairs if pair[1]]
-        self._listed = listed
-        self.refresh(layout=True)
+        shown = [pair for pair in pairs if pair[1]], listed
+        if shown != (self._pairs, self._listed):
+            self._pairs, self._listed = shown
+            self.refresh(layout=True)
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:  # noqa: ARG002
         """Return the number of lines that the facts take."""

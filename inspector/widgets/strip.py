@@ -52,12 +52,16 @@ class SegmentStrip(Widget, can_focus=True):
     class Chosen(Moved):
         """Enter, or a click at the cell where the cursor was."""
 
+    class ShadeWanted(Message):
+        """Something else of the cells is to be seen."""
+
     class Resized(Message):
         """Another number of cells has room."""
 
     def __init__(self) -> None:
         super().__init__()
         self.cells: Sequence[MapCell] = ()
+        self.shades: Sequence[str] = ()
         self.cursor = 0
 
     @property
@@ -65,9 +69,14 @@ class SegmentStrip(Widget, can_focus=True):
         """How many have room."""
         return self.size.width * self.size.height
 
-    def show(self, cells: Sequence[MapCell]) -> None:
-        """Show other cells; the cursor stays where it is, as far as it can."""
-        self.cells = cells
+    def show(self, cells: Sequence[MapCell], shades: Sequence[str] = ()) -> None:
+        """Show other cells; the cursor stays where it is, as far as it can.
+
+        Args:
+            cells: The cells.
+            shades: A symbol for each cell, "" for that of its kind; empty: those of the kinds.
+        """
+        self.cells, self.shades = cells, shades
         self.cursor = max(0, min(self.cursor, len(cells) - 1))
         self.refresh()
 
@@ -87,7 +96,7 @@ class SegmentStrip(Widget, can_focus=True):
             style = self.get_component_rich_style(f"segment-strip--{cell.kind}")
             if i == self.cursor:
                 style = style + self.get_component_rich_style("segment-strip--cursor", partial=True)
-            segments.append(Segment(_symbol(cell), style))
+            segments.append(Segment((self.shades[i] if self.shades else "") or _symbol(cell), style))
         return Strip(segments).extend_cell_length(width, self.rich_style)
 
     def on_resize(self) -> None:
@@ -117,6 +126,9 @@ class SegmentStrip(Widget, can_focus=True):
 
     def action_map_end(self) -> None:
         self.go(len(self.cells) - 1)
+
+    def action_map_shade(self) -> None:
+        self.post_message(self.ShadeWanted())
 
     def action_map_open(self) -> None:
         if self.cells:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,6 +29,7 @@ EPILOG = """\b
 Config file: ~/.config/kafkalog/inspector.toml (or below $XDG_CONFIG_HOME)
   theme = "textual-light"
   timezone = "local"
+  schema_dir = "~/schemas"
   [keymap]
   follow = "F,f5"
 
@@ -40,6 +42,7 @@ Examples:
                                              a screen's content, for a script
   kafkalog inspect orders-0 --headless records --from end-10 -o jsonl
   kafkalog inspect orders-0 --headless search --find order-17 --limit 1
+  kafkalog inspect orders-0 --schema-dir schemas --headless record -o jsonl
 """
 
 
@@ -69,6 +72,10 @@ Examples:
 @click.option(
     "--utc/--local", "utc", default=None, help="Times in UTC, or in local time.  [default: as in the config file]"
 )
+@click.option(
+    "--schema-dir", metavar="DIR", type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Schemas of a schema registry, by id: 7.avsc (Avro), 9.desc (Protobuf).",
+)  # fmt: skip
 @click.option("--theme", metavar="NAME", help="Colours; NO_COLOR turns them off.")
 @click.option("--config", metavar="FILE", type=click.Path(path_type=Path), help="Another config file.")
 def inspect(
@@ -79,6 +86,7 @@ def inspect(
     segment: int | None,
     utc: bool | None,
     theme: str | None,
+    schema_dir: Path | None,
     config: Path | None,
     **screen_options: Any,
 ) -> int:
@@ -95,11 +103,12 @@ def inspect(
         raise click.UsageError("missing argument PATH")
     if is_remote(path):
         raise click.UsageError(f"the inspector reads files of this machine, not {path}")
+    settings = partial(_settings, config, utc, theme=theme, schema_dir=schema_dir)
     try:
         if screen is not None:
             path = path if segment is None else _segment(path, segment)
-            return _headless(path, screen, form or "text", _settings(config, utc, theme), screen_options)
-        return _in_terminal(path, form, lambda: _settings(config, utc, theme), screen_options)
+            return _headless(path, screen, form or "text", settings(), screen_options)
+        return _in_terminal(path, form, settings, screen_options)
     except NotALogError as error:
         from kafkalog.storage.data_dir.discover import log_below
 
@@ -145,13 +154,13 @@ def _in_terminal(path: Path, form: str | None, settings: Callable[[], Settings],
     return code
 
 
-def _settings(config: Path | None, utc: bool | None, theme: str | None) -> Settings:
+def _settings(config: Path | None, utc: bool | None, **given: Any) -> Settings:
     from kafkalog.inspector.config import load
 
     settings = load(config)
     if utc is not None:
         settings = replace(settings, time_zone="utc" if utc else "local")
-    return settings if theme is None else replace(settings, theme=theme)
+    return replace(settings, **{name: value for name, value in given.items() if value is not None})
 
 
 def _first_option_given(screen_options: dict[str, Any]) -> str:
@@ -163,6 +172,7 @@ def _first_option_given(screen_options: dict[str, Any]) -> str:
 def _headless(path: Path, screen: str, form: str, settings: Settings, screen_options: dict[str, Any]) -> int:
     """Print the content of a screen and return the exit code; first the mistakes in the config file, on stderr."""
     from kafkalog.inspector import headless
+    from kafkalog.inspector.model.schemas import Schemas
 
     for mistake in settings.mistakes:
         complain(mistake)
@@ -173,12 +183,15 @@ def _headless(path: Path, screen: str, form: str, settings: Settings, screen_opt
         raise click.UsageError("--from and --to require --headless records or batches")
     if screen != "search" and any(screen_options[each] for each in ("find", "regex", "any_case", "fields")):
         raise click.UsageError("--find, --regex, --any-case and --in require --headless search")
+    if screen != "verify" and screen_options["deep"]:
+        raise click.UsageError("--deep requires --headless verify")
     if name:
         return _by_command(path, form, name, options, screen_options)
     try:
         return headless.show(
-            path, screen, form, settings.time_zone, find=_wanted(screen_options), limit=screen_options["limit"]
-        )
+            path, screen, form, settings.time_zone, find=_wanted(screen_options), limit=screen_options["limit"],
+            schemas=None if settings.schema_dir is None else Schemas(settings.schema_dir),
+        )  # fmt: skip
     except headless.NeedsMoreError as error:
         raise click.UsageError(str(error)) from None
 

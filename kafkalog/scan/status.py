@@ -147,6 +147,13 @@ class DirectoryStatus:
         served = {each.path: each.topic_partition for each in partitions if each.mark is None}
         return metadata_findings(served, kraft=Checkpoints(self.path).is_of_kraft)
 
+    def checkpointed(self, partition: PartitionDir) -> tuple[int | None, int | None, int | None]:
+        """Return log start offset, high watermark and recovery point of the checkpoints; None: there is none."""
+        # The checkpoints are not about a partition that is being deleted or moved.
+        known = partition.topic_partition if partition.mark is None else None
+        start, mark, point = (offsets.get(known) if known else None for offsets in self._offsets)
+        return start, mark, point
+
     def cleaned(self, partition: PartitionDir) -> int | None:
         """Return the offset up to which a partition is compacted; None if it is not, or unknown."""
         try:
@@ -174,9 +181,7 @@ class DirectoryStatus:
         Raises:
             OSError: A file was not read.
         """
-        # The checkpoints are not about a partition that is being deleted or moved.
-        known = partition.topic_partition if partition.mark is None else None
-        start, mark, point = (offsets.get(known) if known else None for offsets in self._offsets)
+        start, mark, point = self.checkpointed(partition)
         segments, size = log.segments, log.size_in_bytes
         first = max(segments[0].base_offset if segments else 0, start or 0)
         end = stable = problem = None

@@ -126,6 +126,12 @@ def test_a_screen_of_a_partition_is_not_one_of_a_data_directory(kafkalog: Kafkal
     assert "give the directory of one" in ran.err
 
 
+@pytest.mark.parametrize("screen", ["topics", "segments", "records"])
+def test_deep_goes_with_the_screen_verify(kafkalog: Kafkalog, data_dir: Path, screen: str) -> None:
+    ran = kafkalog("inspect", data_dir, "--headless", screen, "--deep")
+    assert (ran.code, "--deep requires --headless verify" in ran.err) == (2, True)
+
+
 def test_output_goes_with_headless(kafkalog: Kafkalog, data_dir: Path) -> None:
     ran = kafkalog("inspect", data_dir, "-o", "json")
     assert (ran.code, "--headless" in ran.err) == (2, True)

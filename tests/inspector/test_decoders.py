@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import kafkalog
-from kafkalog.inspector.model.decoders import Decoded, decoded, schema_id
+from kafkalog.inspector.model.decoders import Decoded, Formats, schema_id
 
 
 def all_of(golden_logs: Path, topic: str) -> list[tuple[Any, Any, str]]:
@@ -20,8 +20,8 @@ def all_of(golden_logs: Path, topic: str) -> list[tuple[Any, Any, str]]:
     found = []
     with kafkalog.open(golden_logs / "kafka-3.9" / "data" / f"{topic}-0") as log:
         for record in log:
-            key = decoded(topic, "key", record.key, record.value)
-            value = decoded(topic, "value", record.key, record.value)
+            key = Formats(topic).decoded("key", record.key, record.value)
+            value = Formats(topic).decoded("value", record.key, record.value)
             assert (key is None) == (record.key is None), record
             assert (value is None) == (record.value is None), record
             found.append((key and json.loads(key.json), value and json.loads(value.json), value.kind if value else ""))
@@ -58,24 +58,24 @@ def test_every_record_of_the_cluster_metadata_is_decoded(golden_logs: Path) -> N
 
 
 def test_a_frame_of_a_schema_registry_is_json_with_the_id_of_its_schema() -> None:
-    assert decoded("t", "value", None, b"\0\0\0\0\7" + b'{"a": 1}') == Decoded("schema 7", b'{"a": 1}')
-    assert decoded("t", "value", None, b"\0\0\0\0\7" + b"\x02\x0aavro") is None
+    assert Formats("t").decoded("value", None, b"\0\0\0\0\7" + b'{"a": 1}') == Decoded("schema 7", b'{"a": 1}')
+    assert Formats("t").decoded("value", None, b"\0\0\0\0\7" + b"\x02\x0aavro") is None
     assert [schema_id(each) for each in (b"\0\0\0\0\7\2", b"\0\0\0\0\0\2", b"\0\0\0\0\7", b"x\0\0\0\7\2", None)] == [
         7, None, None, None, None,
     ]  # fmt: skip
 
 
 def test_messagepack_is_decoded_if_it_has_names() -> None:
-    assert decoded("t", "key", msgspec.msgpack.encode({"a": [1, None]}), None) == Decoded(
+    assert Formats("t").decoded("key", msgspec.msgpack.encode({"a": [1, None]}), None) == Decoded(
         "MessagePack", b'{"a":[1,null]}'
     )
-    assert decoded("t", "key", msgspec.msgpack.encode({1: 2}), None) is None
-    assert decoded("t", "key", msgspec.msgpack.encode({"a": 1}) + b"x", None) is None
+    assert Formats("t").decoded("key", msgspec.msgpack.encode({1: 2}), None) is None
+    assert Formats("t").decoded("key", msgspec.msgpack.encode({"a": 1}) + b"x", None) is None
 
 
 @pytest.mark.parametrize("topic", ["__consumer_offsets", "__transaction_state", "__cluster_metadata", "t"])
 @given(key=st.binary(max_size=40), value=st.binary(max_size=80), version=st.integers(0, 2))
 def test_no_bytes_raise_an_error(topic: str, key: bytes, value: bytes, version: int) -> None:
     for part in ("key", "value"):
-        found = decoded(topic, part, bytes([0, version]) + key, value)
+        found = Formats(topic).decoded(part, bytes([0, version]) + key, value)
         assert found is None or json.loads(found.json) is not None

@@ -19,7 +19,7 @@ from kafkalog.inspector.view_table import VIEWS
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = DOCS / "inspector.md"
-NAMES = ["topics", *(view.name for view in VIEWS)]
+NAMES = ["topics", *(view.name for view in VIEWS), "following"]
 
 if not PAGE.exists():
     pytest.skip("the pages are not here", allow_module_level=True)
@@ -55,7 +55,9 @@ def test_the_table_of_keys_is_that_of_the_program(screenshots: ModuleType) -> No
     assert screenshots.page_with_keys(page) == page
 
 
-def test_the_config_file_shown_has_no_mistakes(tmp_path: Path) -> None:
+def test_the_config_file_shown_has_no_mistakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "schemas").mkdir()
     found = re.search(r"```toml\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
     assert found is not None
     path = tmp_path / "inspector.toml"

@@ -12,6 +12,7 @@ import pytest
 from kafkalog import FileMessageSet
 from kafkalog.inspector import headless
 from kafkalog.inspector.jobs.jobs import Wanted
+from kafkalog.inspector.model import partitions
 from kafkalog.inspector.model.model import Model
 from kafkalog.inspector.model.types import TopicRow
 from tests.helpers.damage import flipped, start_of
@@ -228,7 +229,10 @@ def test_a_hanging_transaction_is_the_health_of_its_partition(
     assert [row["state"] for row in rows].count("hanging") == 1
 
 
-def test_a_hanging_transaction_stays_in_the_row_while_it_is_refreshed(data_dir: Path) -> None:
+def test_a_hanging_transaction_stays_in_the_row_while_it_is_refreshed(
+    data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(partitions, "TRUSTED_SECONDS", 0)
     model = Model(data_dir)
     for row in model.topics():
         last = row

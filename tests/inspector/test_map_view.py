@@ -11,6 +11,7 @@ pytest.importorskip("textual", reason="Textual is not installed")
 from tests.helpers import damage
 from tests.helpers.driving import Terminal, browsing, drive
 from tests.helpers.inspected import segment_file
+from tests.reference.encode import V2Batch, records
 
 pytestmark = pytest.mark.tui
 
@@ -54,5 +55,26 @@ def test_a_cell_of_plain_data_shows_how_many_batches_begin_in_it(tmp_path: Path)
         cells = "".join(line for line in at.lines[3:] if set(line) <= set("-123456789+"))
         assert sum(int(cell) for cell in cells if cell.isdigit()) == len(BATCHES)
         assert set(cells) >= {"1", "-"}
+
+    drive(tmp_path / "sound-0", steps)
+
+
+def test_v_shades_cells_by_the_size_of_records_and_by_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kafkalog.inspector.views.segment_map.has_blocks", lambda: True)
+    sizes = (100, 100, 100, 4000)
+    data = b"".join(
+        V2Batch(records(bytes(size)), base_offset=i, max_timestamp=1_700_000_000_000 + i * 1000).encoded()
+        for i, size in enumerate(sizes)
+    )
+    segment_file(tmp_path / "sound-0", data)
+
+    async def steps(at: Terminal) -> None:
+        await at.press("3", sees="cell 1 of")
+        await at.press("v", sees="bytes a record: ▁ ")
+        cells = "".join(at.lines[3:-4]).replace(" ", "")
+        assert (set(cells), cells[0], cells[-1]) == ({"▁", "█"}, "▁", "█")
+        await at.press("v", sees="time: ▁ 2023-11-14 22:13:20 .. █ 2023-11-14 22:13:23")
+        assert len(set("".join(at.lines[3:-4]).replace(" ", ""))) == len(sizes)
+        await at.press("v", sees="batches begin")
 
     drive(tmp_path / "sound-0", steps)

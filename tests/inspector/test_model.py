@@ -6,12 +6,17 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import kafkalog
 from kafkalog.errors import NotALogError
+from kafkalog.inspector import columns
+from kafkalog.inspector.model import partitions
 from kafkalog.inspector.model.model import Model
+from kafkalog.inspector.model.types import TopicRow
+from kafkalog.storage.read_only_log import ReadOnlyLog
 from tests.helpers.golden import unpacked
 from tests.helpers.inspected import segment_file
 from tests.reference.encode import V2Batch, records
@@ -108,8 +113,51 @@ def test_the_rate_of_growth_is_known_the_second_time(tmp_path: Path) -> None:
         rate = next(row.rate for row in model.topics() if row.filled)
         assert rate is not None
         assert rate > 0
-        assert next(row.rate for row in model.topics() if row.filled) == 0
+        assert list(next(row.rates for row in model.topics() if row.filled)) == [rate, 0]
+        later = [list(next(row.rates for row in model.topics() if row.filled)) for _ in range(20)]
+        assert later[-1] == [0] * partitions.RATES_KEPT
         model.close()
+
+
+def test_the_last_rates_are_bars_beside_the_newest() -> None:
+    shown = next(each for each in columns.topics(columns.Times(), " ▁▂▃▄▅▆▇█") if each.title == "RATE")
+    row = TopicRow("t-0", Path("t-0"), "t", 0, rates=(0.0, 100.0, 50.0, -3.0, 25.0))
+    assert shown.cell(row) == " █▄ ▂     25/s"
+    assert shown.cell(TopicRow("t-0", Path("t-0"), "t", 0, rates=(0.0, 0.0))) == "     0/s".rjust(columns.RATE_WIDTH)
+    assert shown.cell(TopicRow("t-0", Path("t-0"), "t", 0)).strip() == ""
+
+
+def test_a_partition_is_read_again_only_if_its_files_or_checkpoints_have_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("t-0", "t-1"):
+        segment_file(tmp_path / name, V2Batch(records(b"v")).encoded())
+    opened: list[str] = []
+
+    class Opened(ReadOnlyLog):
+        def __init__(self, path: Path, **options: Any) -> None:
+            opened.append(path.name)
+            super().__init__(path, **options)
+
+    monkeypatch.setattr("kafkalog.storage.read_only_log.ReadOnlyLog", Opened)
+    model = Model(tmp_path)
+
+    def read() -> tuple[list[str], dict[str, TopicRow]]:
+        opened.clear()
+        rows = {row.name: row for row in model.topics()}
+        return sorted(set(opened)), rows
+
+    assert read()[0] == ["t-0", "t-1"]
+    again, rows = read()
+    assert (again, rows["t-0"].log_end, rows["t-0"].rate) == ([], 1, 0)
+    with kafkalog.open(tmp_path / "t-1", "a") as log:
+        log.append([kafkalog.Record(b"v")] * 5)
+    assert read()[0] == ["t-1"]
+    (tmp_path / "replication-offset-checkpoint").write_text("0\n2\nt 0 1\nt 1 6\n")
+    assert read()[0] == ["t-0"]
+    monkeypatch.setattr(partitions, "TRUSTED_SECONDS", 0)
+    assert read()[0] == ["t-0", "t-1"]
+    model.close()
 
 
 def test_the_same_reader_is_given_each_time() -> None:

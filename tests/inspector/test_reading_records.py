@@ -8,7 +8,8 @@ import pytest
 
 from kafkalog import ByteBufferMessageSet, CompressionType, Record, RecordColumns
 from kafkalog.inspector.model import segment_index as windows
-from kafkalog.inspector.model.records import PREVIEW, Content
+from kafkalog.inspector.model.records import Content
+from kafkalog.inspector.model.types import ROW_BYTES
 from tests.helpers.golden import Segment
 from tests.helpers.inspected import all_records, golden_segment, reader_of, segment_file, spread, with_every_segment
 from tests.reference.compression import GZIP
@@ -34,8 +35,8 @@ def test_records_and_the_gaps_between_them_are_those_that_kafka_reads(segment: S
     for row, (batch, (offset, timestamp, _, key, value, headers)) in zip(rows, known, strict=True):
         assert (row.offset, row.batch, row.problem) == (offset, batch, None)
         assert row.timestamp == (timestamp if timestamp >= 0 else None)
-        assert row.key == (None if key is None else key[:PREVIEW])
-        assert row.value == (None if value is None else value[:PREVIEW])
+        assert row.key == (None if key is None else key[:ROW_BYTES])
+        assert row.value == (None if value is None else value[:ROW_BYTES])
         assert (row.key_size, row.value_size) == (
             None if key is None else len(key),
             None if value is None else len(value),
@@ -105,7 +106,7 @@ def test_a_long_value_is_cut_in_the_table_and_whole_in_the_record(tmp_path: Path
     value = bytes(range(256)) * 40
     reader = reader_of(segment_file(tmp_path, V2Batch(records(value)).encoded()))
     (row,) = all_records(reader)
-    assert (row.value, row.value_size) == (value[:PREVIEW], len(value))
+    assert (row.value, row.value_size) == (value[:ROW_BYTES], len(value))
     found = reader.record(0)
     assert found is not None
     assert found.value == value

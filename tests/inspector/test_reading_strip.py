@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -25,7 +26,11 @@ def expected(rows: list[BatchRow], size: int, width: int) -> list[Cell]:
         inside = [row for row in rows if row.position < end and row.position + row.size > start]
         begun = [row.row for row in inside if start <= row.position]
         worst = max((RANKS[row.kind] for row in inside), default=0)
-        cells.append(Cell(KINDS[worst], start, end - start, min(begun, default=-1), max(begun, default=-1)))
+        sound = [row for row in inside if row.kind != "corrupt"]
+        sizes = [row.size // row.records for row in sound if row.records and (row.magic == 2 or row.codec == "none")]
+        times = [row.max_timestamp for row in sound if row.max_timestamp is not None]
+        place = KINDS[worst], start, end - start, min(begun, default=-1), max(begun, default=-1)
+        cells.append(Cell(*place, max(sizes, default=None), max(times, default=None)))
     return cells
 
 
@@ -34,7 +39,11 @@ def test_cells_are_of_the_worst_kind_of_their_batches(segment: Segment) -> None:
     reader = reader_of(segment.log)
     rows = all_batches(reader)
     for width in (1, 7, 80) if rows else ():
-        assert reader.strip(width) == expected(rows, reader.size, width)
+        cells, wanted = reader.strip(width), expected(rows, reader.size, width)
+        if any(row.magic in (0, 1) and row.codec != "none" for row in rows):
+            # How many records a wrapper has, the index knows of some.
+            cells, wanted = ([replace(each, record_bytes=None) for each in which] for which in (cells, wanted))
+        assert cells == wanted
     reader.close()
 
 

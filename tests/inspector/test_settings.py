@@ -69,6 +69,24 @@ def test_a_mistake_is_named_and_the_rest_holds(tmp_path: Path, text: str, named:
     assert found.keymap == {}
 
 
+@pytest.mark.parametrize(("first", "second"), [("follow", "go_to"), ("deep", "run"), ("back", "verify_all")])
+def test_a_key_that_two_actions_in_one_place_are_given_is_the_second_ones(
+    tmp_path: Path, first: str, second: str
+) -> None:
+    found = written(tmp_path, f'[keymap]\n{first} = "f5,x"\n{second} = "f5"\n')
+    assert (len(found.mistakes), found.keymap) == (1, {second: "f5"})
+    assert found.mistakes[0].endswith(f"keymap.{first}: f5 is given to {second} too")
+
+
+def test_a_key_may_have_an_action_in_each_place(tmp_path: Path) -> None:
+    assert written(tmp_path, '[keymap]\nfollow = "f5"\nverify_all = "f5"\n').mistakes == ()
+
+
+def test_help_leaves_a_key_out_that_another_action_has_been_given() -> None:
+    lines = keys.help_lines({"follow": "c"})
+    assert ("", "y", "copy what is under the cursor, or the marked rows") in lines
+
+
 def test_a_directory_and_bytes_that_are_no_text_are_mistakes(tmp_path: Path) -> None:
     assert "directory" in settings.load(tmp_path).mistakes[0]
     (tmp_path / "bytes").write_bytes(b"\xff\xfe")

@@ -149,7 +149,7 @@ def test_the_wheel_needs_only_what_the_core_imports(built: Built) -> None:
     needed = {name.lower() for name in re.findall(r"^Requires-Dist: ([\w-]+)(?!.*extra ==)", text, re.MULTILINE)}
     assert needed == {"click", "cramjam", "crc32c", "isal", "lz4", "msgspec", "numpy", "xxhash", "zstandard"}
     extras = set(re.findall(r"^Provides-Extra: (.*)$", text, re.MULTILINE))
-    assert extras == {"all", "arrow", "inspector", "remote", "spark"}
+    assert extras == {"all", "arrow", "inspector", "remote", "schemas", "spark"}
 
 
 def test_the_installed_command_prints_its_help_and_verifies_and_reads_a_log(installed: Path) -> None:
