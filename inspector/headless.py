@@ -480,7 +480,8 @@ def _json(listing: Listing, screen: str, path: Path) -> Iterator[tuple[str, bool
     head = {"version": json_shapes.JSON_VERSION, "screen": screen, "path": path_text(path), **listing.facts}
     yield json_shapes.text_of(head)[:-1] + ',"rows":[', not listing.facts.get("problem")
     for i, row in enumerate(listing.rows):
-        yield (",\n" if i else "\n") + _line_of(listing.document(row)), _is_sound(row)
+        yield ",\n" if i else "\n", _is_sound(row)
+        yield from _pieces(listing.document(row))
     after = listing.after()
     rest = "," + json_shapes.text_of(after)[1:] if after else "}"
     yield f"]{rest}\n", not after.get("problem")
@@ -488,13 +489,15 @@ def _json(listing: Listing, screen: str, path: Path) -> Iterator[tuple[str, bool
 
 def _json_lines(listing: Listing) -> Iterator[tuple[str, bool]]:
     for row in listing.rows:
-        yield _line_of(listing.document(row)) + "\n", _is_sound(row)
+        yield from _pieces(listing.document(row))
+        yield "\n", _is_sound(row)
     yield "", not {**listing.facts, **listing.after()}.get("problem")
 
 
-def _line_of(document: dict[str, Any]) -> str:
-    # In pieces: a record may be large.
-    return b"".join(json_shapes.pieces_of(document)).decode()
+def _pieces(document: dict[str, Any]) -> Iterator[tuple[str, bool]]:
+    """Encode a row in pieces: a record may be large."""
+    for piece in json_shapes.pieces_of(document):
+        yield piece.decode(), True
 
 
 def _state(state: PartitionState, transactions: Transactions) -> dict[str, Any]:

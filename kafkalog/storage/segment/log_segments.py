@@ -182,10 +182,10 @@ class LogSegments:
         return segments[bisect_right(bases, offset) :]
 
     def first_as_late_as(self, timestamp: int) -> LogSegment | None:
-        """Return the first segment that may have a record of `timestamp` (ms) or later; None if there are no segments.
+        """Return the first segment whose largest timestamp is `timestamp` (ms) or later; None if there is none.
 
-        These are the sealed segments whose largest timestamp is that late, and the active one, which is not read.
-        Empty segments are skipped.
+        Empty segments are skipped. An active segment that is only read counts as that late: a search for its largest
+        timestamp takes as long as one for the record.
 
         Raises:
             OSError: A file has been deleted.
@@ -198,7 +198,10 @@ class LogSegments:
         at = bisect_left(latest, timestamp)
         if at < len(latest):
             return current.segments[at]
-        return current.segments[-1] if current.segments else None
+        active = current.segments[-1] if current.segments else None
+        if active is not None and active.writable and active.largest_timestamp < timestamp:
+            return None
+        return active
 
     def _look_at_more(self, current: _Sorted, known: tuple[int, ...], timestamp: int) -> tuple[int, ...]:
         """Extend the largest timestamps up to each sealed segment, until one is `timestamp` or later."""
