@@ -93,7 +93,8 @@ def _rows(options: argparse.Namespace) -> Iterator[Row]:
             yield from (report.compared(kind, comparison, results) for comparison in comparisons)
     if "dump" in chosen and "none" in kinds:
         records = records_count("none", options.scale)
-        yield report.dumped(*measure_dumps(_segment("none", options), min(options.rounds, DUMP_ROUNDS), records))
+        ours, peers = measure_dumps(_segment("none", options), min(options.rounds, DUMP_ROUNDS), records)
+        yield from (report.dumped(ours, name, dump) for name, dump in peers.items())
     if "memory" in chosen:
         for kind in kinds:
             yield from _memory(kind, _segment(kind, options))

@@ -1,15 +1,23 @@
-"""`kafkalog dump -o jsonl` beside `kafka-dump-log --print-data-log`: whole processes on the clock, output to a file."""
+"""`kafkalog dump -o jsonl` beside `kafka-dump-log --print-data-log` and `kcat -J`: whole processes on the clock.
 
+The output goes to a file. kcat reads the segment from a broker on the same machine, which has a copy of it.
+"""
+
+import shutil
 import subprocess
 import sys
 import time
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from tests.oracle import java
+from tests.oracle.broker import Broker, BrokerFailed
 
 OURS = [sys.executable, "-P", "-c", "from kafkalog.cli import main; main()", "dump", "-o", "jsonl"]
+KAFKAS, KCAT = "kafka-dump-log", "kcat"
+TOPIC = "bench"
 MAIN_CLASS = "kafka.tools.DumpLogSegments"
 # As the broker's own script starts its tools.
 JAVA_OPTIONS = ("-Xmx256M", "-server", "-XX:+UseG1GC")
@@ -24,16 +32,21 @@ class Dump:
     missing: str = ""
 
 
-def measure_dumps(segment: Path, rounds: int, records: int) -> tuple[Dump, Dump]:
-    """kafkalog's dump and Kafka's, run in turns; one that prints fewer lines than records does not count."""
-    commands = [[*OURS, str(segment)], _kafka_command(segment)]
-    dumps: list[list[Dump]] = [[], []]
-    with TemporaryDirectory(dir=segment.parent.parent) as directory:
+def measure_dumps(segment: Path, rounds: int, records: int) -> tuple[Dump, dict[str, Dump]]:
+    """kafkalog's dump and those of its peers, run in turns; one that prints fewer lines than records does not count."""
+    dumps: dict[str, list[Dump]] = {}
+    with ExitStack() as stack:
+        directory = Path(stack.enter_context(TemporaryDirectory(dir=segment.parent.parent)))
+        commands = {
+            "": [*OURS, str(segment)],
+            KAFKAS: _kafka_command(segment),
+            KCAT: _kcat_command(segment, directory, stack),
+        }
         for _ in range(rounds):
-            for command, runs in zip(commands, dumps, strict=True):
-                runs.append(_run(command, Path(directory) / "output"))
-    ours, kafkas = (_whole(min(runs, key=_seconds), records) for runs in dumps)
-    return ours, kafkas
+            for name, command in commands.items():
+                dumps.setdefault(name, []).append(_run(command, directory / "output"))
+    best = {name: _whole(min(runs, key=_seconds), records) for name, runs in dumps.items()}
+    return best.pop(""), best
 
 
 def _whole(dump: Dump, records: int) -> Dump:
@@ -51,6 +64,26 @@ def _kafka_command(segment: Path) -> list[str] | str:
         return java.kafka_command(MAIN_CLASS, ["--files", str(segment), "--print-data-log"], options=JAVA_OPTIONS)
     except java.JavaUnavailable as error:
         return str(error)
+
+
+def _kcat_command(segment: Path, directory: Path, stack: ExitStack) -> list[str] | str:
+    """kcat's command, and a broker that serves the segment until `stack` ends; or why there is none."""
+    if shutil.which(KCAT) is None:
+        return "kcat is not installed"
+    try:
+        broker = stack.enter_context(Broker(directory))
+        created = broker.start()
+        broker.client.create({TOPIC: {}})
+        created.stop()
+        partition = broker.data / f"{TOPIC}-0"
+        for old in partition.glob("0*"):
+            old.unlink()
+        for path in segment.parent.glob(f"{segment.stem}.*"):
+            shutil.copy(path, partition)
+        stack.callback(broker.start().stop)
+    except (java.JavaUnavailable, BrokerFailed) as error:
+        return str(error)
+    return [KCAT, "-b", broker.address, "-C", "-t", TOPIC, "-p", "0", "-o", "beginning", "-e", "-q", "-J"]
 
 
 def _run(command: list[str] | str, output: Path) -> Dump:

@@ -75,4 +75,4 @@ COMPARISONS = (
 
 MEMORY = (("kafkalog", "columns"), ("kafkalog", "objects_crc"), ("java", "records"), ("aiokafka", "objects"))
 
-DUMP_GOAL = 8.0
+DUMP_GOALS = {"kafka-dump-log": 8.0}

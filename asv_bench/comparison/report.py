@@ -10,7 +10,7 @@ figures.
 from dataclasses import asdict, dataclass
 
 from asv_bench.comparison.dump import Dump
-from asv_bench.comparison.goals import CALLS, CALLS_2, DUMP_GOAL, Comparison
+from asv_bench.comparison.goals import CALLS, CALLS_2, DUMP_GOALS, Comparison
 from asv_bench.comparison.rounds import Results
 from asv_bench.comparison.workers import Memory
 
@@ -63,14 +63,15 @@ def _gained(part: float, results: Results) -> float | None:
     return part * best[CALLS_2].rate / best[CALLS].rate if {CALLS, CALLS_2} <= best.keys() else None
 
 
-def dumped(ours: Dump, theirs: Dump) -> Row:
-    """The row of the dump: seconds, so the ratio is theirs to ours."""
+def dumped(ours: Dump, peer: str, theirs: Dump) -> Row:
+    """The row of a dump: seconds, so the ratio is theirs to ours."""
     ratio = theirs.seconds / ours.seconds if ours.seconds and theirs.seconds else None
-    met = None if ratio is None else ratio >= DUMP_GOAL
+    goal = DUMP_GOALS.get(peer)
+    met = None if ratio is None or goal is None else ratio >= goal
     missing = "; ".join(dump.missing for dump in (ours, theirs) if dump.missing) or None
     title = "dump of every record"
     seconds = ours.seconds, theirs.seconds
-    return Row("none", title, "kafka-dump-log", "s", *seconds, ratio, DUMP_GOAL, met, missing, *seconds)
+    return Row("none", title, peer, "s", *seconds, ratio, goal, met, missing, *seconds)
 
 
 def remembered(kind: str, reader: str, case: str, memory: Memory | str) -> Row:
