@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from asv_bench.comparison.spark import BROKER_OPTIONS, BROKER_SETTINGS
 from tests.oracle import java
 from tests.oracle.broker import Broker, BrokerFailed
 
@@ -71,7 +72,7 @@ def _kcat_command(segment: Path, directory: Path, stack: ExitStack) -> list[str]
     if shutil.which(KCAT) is None:
         return "kcat is not installed"
     try:
-        broker = stack.enter_context(Broker(directory))
+        broker = stack.enter_context(Broker(directory, BROKER_SETTINGS, BROKER_OPTIONS))
         created = broker.start()
         broker.client.create({TOPIC: {}})
         created.stop()
