@@ -2,8 +2,6 @@
 
 import argparse
 import json
-import os
-import platform
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +10,7 @@ from asv_bench.comparison import page, report
 from asv_bench.comparison.dump import measure_dumps
 from asv_bench.comparison.goals import CASES, COMPARISONS, MEMORY
 from asv_bench.comparison.report import Row
-from asv_bench.comparison.rounds import Rounds, measure
+from asv_bench.comparison.rounds import Rounds, machine, measure
 from asv_bench.comparison.time_shares import shares
 from asv_bench.comparison.workers import ReaderFailed, watched
 from asv_bench.segments import KINDS, default_scale, records_count, segment
@@ -35,7 +33,7 @@ def main(arguments: list[str] | None = None) -> None:
     rows = []
     if options.output == "text":
         print(
-            NOTE.format(rounds=options.rounds, clock=options.clock, machine=_machine(), scale=options.scale), flush=True
+            NOTE.format(rounds=options.rounds, clock=options.clock, machine=machine(), scale=options.scale), flush=True
         )
     head = ""
     for row in _rows(options):
@@ -43,10 +41,10 @@ def main(arguments: list[str] | None = None) -> None:
         if options.output == "text":
             head = _print(row, head)
     if options.output == "json":
-        described = {"machine": _machine(), "scale": options.scale, "rounds": options.rounds, "clock": options.clock}
+        described = {"machine": machine(), "scale": options.scale, "rounds": options.rounds, "clock": options.clock}
         print(json.dumps(described | {"rows": [report.as_dict(row) for row in rows]}, indent=1))
     if options.page is not None:
-        note = NOTE.format(rounds=options.rounds, clock=options.clock, machine=_machine(), scale=options.scale)
+        note = NOTE.format(rounds=options.rounds, clock=options.clock, machine=machine(), scale=options.scale)
         found = {kind: shares(_segment(kind, options)) for kind in options.codec or KINDS if kind != "single"}
         page.write(options.page, note, rows, {kind: each for kind, each in found.items() if each is not None})
     missed = [row for row in rows if row.met is False]
@@ -110,7 +108,3 @@ def _memory(kind: str, path: Path) -> Iterator[Row]:
             yield report.remembered(kind, reader, case, watched(reader, case, path)[1])
         except SKIPPED as error:
             yield report.remembered(kind, reader, case, str(error))
-
-
-def _machine() -> str:
-    return f"{os.cpu_count()} processors, {platform.machine()}, Python {platform.python_version()}"

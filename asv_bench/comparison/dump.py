@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from asv_bench.comparison.spark import BROKER_OPTIONS, BROKER_SETTINGS
+from asv_bench.comparison.workers import BROKER_SETTINGS, JAVA_OPTIONS
 from tests.oracle import java
 from tests.oracle.broker import Broker, BrokerFailed
 
@@ -21,7 +21,7 @@ KAFKAS, KCAT = "kafka-dump-log", "kcat"
 TOPIC = "bench"
 MAIN_CLASS = "kafka.tools.DumpLogSegments"
 # As the broker's own script starts its tools.
-JAVA_OPTIONS = ("-Xmx256M", "-server", "-XX:+UseG1GC")
+TOOL_OPTIONS = ("-Xmx256M", "-server", "-XX:+UseG1GC")
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Dump:
 
 
 def measure_dumps(segment: Path, rounds: int, records: int) -> tuple[Dump, dict[str, Dump]]:
-    """kafkalog's dump and those of its peers, run in turns; one that prints fewer lines than records does not count."""
+    """Time the dumps of kafkalog and its peers in turns. A dump with fewer lines than records counts as missing."""
     dumps: dict[str, list[Dump]] = {}
     with ExitStack() as stack:
         directory = Path(stack.enter_context(TemporaryDirectory(dir=segment.parent.parent)))
@@ -62,7 +62,7 @@ def _seconds(dump: Dump) -> float:
 
 def _kafka_command(segment: Path) -> list[str] | str:
     try:
-        return java.kafka_command(MAIN_CLASS, ["--files", str(segment), "--print-data-log"], options=JAVA_OPTIONS)
+        return java.kafka_command(MAIN_CLASS, ["--files", str(segment), "--print-data-log"], options=TOOL_OPTIONS)
     except java.JavaUnavailable as error:
         return str(error)
 
@@ -72,7 +72,7 @@ def _kcat_command(segment: Path, directory: Path, stack: ExitStack) -> list[str]
     if shutil.which(KCAT) is None:
         return "kcat is not installed"
     try:
-        broker = stack.enter_context(Broker(directory, BROKER_SETTINGS, BROKER_OPTIONS))
+        broker = stack.enter_context(Broker(directory, BROKER_SETTINGS, JAVA_OPTIONS))
         created = broker.start()
         broker.client.create({TOPIC: {}})
         created.stop()

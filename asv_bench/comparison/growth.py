@@ -11,8 +11,6 @@ last step holds at most a quarter more than the first. Everything is deleted aft
 import argparse
 import json
 import math
-import os
-import platform
 import shutil
 import sys
 import tempfile
@@ -23,6 +21,7 @@ from itertools import islice
 from pathlib import Path
 
 from asv_bench.comparison import page, plots, spark_logs
+from asv_bench.comparison.rounds import machine
 from asv_bench.comparison.workers import Answer, Memory, ReaderFailed, watched
 from asv_bench.logs import make_log
 from asv_bench.segments import default_directory, default_scale, full_batches
@@ -274,7 +273,7 @@ def main(arguments: Sequence[str]) -> None:
     options = _options(arguments)
     directory = options.directory or default_directory()
     directory.mkdir(parents=True, exist_ok=True)
-    note = NOTE.format(rounds=options.rounds, clock=options.clock, scale=options.scale, machine=_machine())
+    note = NOTE.format(rounds=options.rounds, clock=options.clock, scale=options.scale, machine=machine())
     if options.output == "text":
         print(f"\nGrowth: {note}\n\n{HEAD}", flush=True)
     steps = []
@@ -283,7 +282,7 @@ def main(arguments: Sequence[str]) -> None:
         if options.output == "text":
             print(_line(step), flush=True)
     if options.output == "json":
-        described = {"machine": _machine(), "scale": options.scale, "rounds": options.rounds, "clock": options.clock}
+        described = {"machine": machine(), "scale": options.scale, "rounds": options.rounds, "clock": options.clock}
         print(json.dumps(described | {"steps": [asdict(step) for step in steps]}, indent=1))
     if options.page is not None:
         _write(options.page, note, steps)
@@ -305,7 +304,3 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     # What is not compressed has no codec; the comparisons take this.
     parser.add_argument("--codec", action="append", help=argparse.SUPPRESS)
     return parser.parse_args(arguments)
-
-
-def _machine() -> str:
-    return f"{os.cpu_count()} processors, {platform.machine()}, Python {platform.python_version()}"

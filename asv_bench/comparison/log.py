@@ -9,8 +9,6 @@ Both have the same settings, a topic's defaults; nobody waits for the disk. Ever
 
 import argparse
 import json
-import os
-import platform
 import shutil
 import sys
 import tempfile
@@ -18,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from asv_bench.comparison.rounds import Results, Workers
+from asv_bench.comparison.rounds import Results, Workers, machine
 from asv_bench.comparison.workers import JAVA_OPTIONS, Answer, Worker
 from asv_bench.logs import make_log
 from asv_bench.segments import default_directory, default_scale
@@ -192,7 +190,7 @@ def main(arguments: Sequence[str]) -> None:
                 if options.output == "text":
                     print(_line(rows[-1]), flush=True)
     if options.output == "json":
-        described = {"machine": _machine(), "scale": options.scale, "rounds": options.rounds, "clock": options.clock}
+        described = {"machine": machine(), "scale": options.scale, "rounds": options.rounds, "clock": options.clock}
         print(json.dumps(described | {"rows": [asdict(row) for row in rows]}, indent=1))
     missed = [row for row in rows if row.met is False]
     if missed:
@@ -204,7 +202,7 @@ def _note(options: argparse.Namespace) -> str:
         rounds=options.rounds,
         clock=options.clock,
         scale=options.scale,
-        machine=_machine(),
+        machine=machine(),
         appended=max(FEWEST_APPENDED, round(APPENDED * options.scale)),
         segments=SEGMENTS,
         segment_mb=SEGMENT_BYTES * options.scale / 1e6,
@@ -222,7 +220,3 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     # Batches of a log are not compressed; the other comparisons take this.
     parser.add_argument("--codec", action="append", help=argparse.SUPPRESS)
     return parser.parse_args(arguments)
-
-
-def _machine() -> str:
-    return f"{os.cpu_count()} processors, {platform.machine()}, Python {platform.python_version()}"

@@ -3,6 +3,8 @@
 A reader that fails, or cannot be started, is left out from then on, with its reason; the others go on.
 """
 
+import os
+import platform
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -104,3 +106,8 @@ class Workers(ExitStack):
         if reader not in self._running:
             self._running[reader] = self.enter_context(Worker(reader, self.clock))
         return self._running[reader]
+
+
+def machine() -> str:
+    """Describe the machine, for the note above the figures."""
+    return f"{os.cpu_count()} processors, {platform.machine()}, Python {platform.python_version()}"

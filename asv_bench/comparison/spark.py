@@ -11,7 +11,6 @@ import importlib.metadata
 import importlib.util
 import json
 import os
-import platform
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -21,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from asv_bench.comparison import page, plots, spark_logs
-from asv_bench.comparison.rounds import Results, Workers
-from asv_bench.comparison.workers import Worker
+from asv_bench.comparison.rounds import Results, Workers, machine
+from asv_bench.comparison.workers import BROKER_SETTINGS, JAVA_OPTIONS, Worker
 from asv_bench.logs import BenchLog
 from asv_bench.segments import default_directory, default_scale
 from tests.oracle import java, spark_environment
@@ -30,9 +29,6 @@ from tests.oracle.broker import Broker
 
 GROUP = "spark"
 WORKER = Path(__file__).with_name("spark_workers.py")
-# The broker that Kafka's own scripts would start, but that what it is given may have indexes of any size.
-BROKER_OPTIONS = ("-Xms1g", "-Xmx1g", "-XX:+UseG1GC")
-BROKER_SETTINGS = {"log.index.size.max.bytes": 10 << 20}
 
 QUERIES = {"count": "count()", "sum": "agg(sum(length(value)))", "groups": "groupBy(key).count()"}
 OURS, PEERS = "kafkalog", ("ready", "kafka", "parquet", "kafkalog, chosen", "rdd, Arrow", "rdd, records")
@@ -101,7 +97,7 @@ def _prepared(scratch: Path, options: argparse.Namespace, stack: ExitStack) -> G
     without, data = _environment(settings), scratch / "data"
     broker = None
     if without is None:
-        broker = stack.enter_context(Broker(scratch, BROKER_SETTINGS, BROKER_OPTIONS))
+        broker = stack.enter_context(Broker(scratch, BROKER_SETTINGS, JAVA_OPTIONS))
         data = broker.data
         run = broker.start()
         broker.client.create({codec: {} for codec in options.codecs})
@@ -284,7 +280,7 @@ def _tell(ground: Ground, options: argparse.Namespace) -> None:
         if options.output == "text":
             print(_line(row), flush=True)
     if options.output == "json":
-        described = {"machine": _machine(), "scale": options.scale, "rounds": options.rounds}
+        described = {"machine": machine(), "scale": options.scale, "rounds": options.rounds}
         print(json.dumps(described | {"rows": [asdict(row) for row in rows]}, indent=1))
     if options.page is not None:
         _write(options.page, _note(ground, options), rows)
@@ -299,7 +295,7 @@ def _note(ground: Ground, options: argparse.Namespace) -> str:
         rounds=options.rounds,
         clock=options.clock,
         scale=options.scale,
-        machine=_machine(),
+        machine=machine(),
         pyspark=importlib.metadata.version("pyspark"),
         rows=max(log.end for log in ground.logs.values()),
         megabytes=spark_logs.SEGMENTS * spark_logs.SEGMENT_BYTES * options.scale / 1e6,
@@ -329,7 +325,3 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     options.codecs = [each for each in options.codec or spark_logs.CODECS if each in spark_logs.CODECS] or ["none"]
     options.queries, options.peers = options.queries or list(QUERIES), options.peers or list(PEERS)
     return options
-
-
-def _machine() -> str:
-    return f"{os.cpu_count()} processors, {platform.machine()}, Python {platform.python_version()}"

@@ -20,6 +20,8 @@ from tests.oracle import java
 READERS = Path(__file__).with_name("readers.py")
 JAVA_WORKER = Path(__file__).resolve().parents[1] / "java" / "PeerWorker.java"
 JAVA_OPTIONS = ("-Xms1g", "-Xmx1g", "-XX:+UseG1GC")  # as Kafka's own scripts start a broker
+# Segments given to a broker may have indexes of any size.
+BROKER_SETTINGS = {"log.index.size.max.bytes": 10 << 20}
 
 
 @dataclass(frozen=True)

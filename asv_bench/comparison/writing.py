@@ -7,8 +7,6 @@ disk: files are opened within the measured time, and closed or deleted after it,
 
 import argparse
 import json
-import os
-import platform
 import struct
 import sys
 import tempfile
@@ -21,7 +19,7 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from asv_bench.comparison import report
 from asv_bench.comparison.goals import Comparison
 from asv_bench.comparison.report import Row
-from asv_bench.comparison.rounds import Key, Results, Workers
+from asv_bench.comparison.rounds import Key, Results, Workers, machine
 from asv_bench.comparison.workers import JAVA_OPTIONS, Worker
 from asv_bench.segments import CODECS, KINDS, default_directory, default_scale, records
 from tests.oracle import java
@@ -198,14 +196,14 @@ def main(arguments: Sequence[str]) -> None:
     rows = []
     if options.output == "text":
         count = _records_count(options.scale)
-        print("\n" + NOTE.format(rounds=options.rounds, clock=options.clock, records=count, machine=_machine()))
+        print("\n" + NOTE.format(rounds=options.rounds, clock=options.clock, records=count, machine=machine()))
         print(f"\n{HEAD}", flush=True)
     for row in _rows(options):
         rows.append(row)
         if options.output == "text":
             print(_line(row), flush=True)
     if options.output == "json":
-        described = {"machine": _machine(), "scale": options.scale, "rounds": options.rounds, "clock": options.clock}
+        described = {"machine": machine(), "scale": options.scale, "rounds": options.rounds, "clock": options.clock}
         print(json.dumps(described | {"rows": [report.as_dict(row) for row in rows]}, indent=1))
     missed = [row for row in rows if row.met is False]
     if missed:
@@ -228,7 +226,3 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--directory", type=Path, help="where files are written (default: build/bench)")
     parser.add_argument("-o", "--output", choices=("text", "json"), default="text")
     return parser.parse_args(arguments)
-
-
-def _machine() -> str:
-    return f"{os.cpu_count()} processors, {platform.machine()}, Python {platform.python_version()}"

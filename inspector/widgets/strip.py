@@ -53,7 +53,7 @@ class SegmentStrip(Widget, can_focus=True):
         """Enter, or a click at the cell where the cursor was."""
 
     class ShadeWanted(Message):
-        """Something else of the cells is to be seen."""
+        """Message: the user wants the cells to show their next property."""
 
     class Resized(Message):
         """Another number of cells has room."""

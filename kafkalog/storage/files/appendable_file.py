@@ -285,7 +285,7 @@ class AppendableFile(ReadableFile):
         fd, self._whole = self.fileno(), False
         # Set the size first, so that no reader requests bytes that are about to be removed.
         before, self._size = self._size, size
-        # Noted twice: a reader may begin until the file is cut, and end when other bytes are there.
+        # Set before and after: a reader that began before the file was cut may read bytes that are written there later.
         self._cut_ns = time.time_ns()
         try:
             with naming(self.path):
