@@ -1,5 +1,5 @@
 from _typeshed import ReadableBuffer
 
 def search_entries(
-    held: ReadableBuffer, stride: int, at: int, wide: bool, target: int, entries: int
+    held: ReadableBuffer | int, stride: int, at: int, wide: bool, target: int, entries: int
 ) -> tuple[int, bytes]: ...

@@ -11,9 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalog._speedups.index_search import search_entries
-from kafkalog.storage.index.index_file import BLOCK_ENTRIES, Field, IndexFile
+from kafkalog.storage.index.index_file import Field, IndexFile
 from tests.helpers.guard import guarded
 
+# The entries of 8 bytes that a search reads at once.
+BLOCK_ENTRIES = 512
 # Bytes of an entry, where its field lies, whether that has 8 bytes; and how an entry is packed.
 FIELDS = [(8, 0, False, ">ii"), (8, 4, False, ">ii"), (12, 0, True, ">qi"), (12, 8, False, ">qi")]
 
@@ -69,6 +71,12 @@ def test_no_descriptor_is_left_open(path: Path) -> None:
         file.count(Field(0, 8), 0, 10)
     # resolve(): others come and go meanwhile, and what has gone leads nowhere.
     assert path.resolve() not in {each.resolve() for each in Path("/proc/self/fd").iterdir()}
+
+
+def test_a_descriptor_that_cannot_be_read_is_an_error(path: Path) -> None:
+    path.write_bytes(bytes(80))
+    with path.open("wb") as writing, pytest.raises(OSError, match="Bad file descriptor"):
+        search_entries(writing.fileno(), 8, 0, False, 0, 10)
 
 
 @pytest.mark.parametrize("numbers", [(0, 0, False), (8, 5, False), (8, 1, True), (8, -1, False), (-8, 0, False)])

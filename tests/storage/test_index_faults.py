@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import io
 import os
 from collections.abc import Callable
@@ -28,10 +27,6 @@ def path(tmp_path: Path) -> Path:
 @pytest.fixture
 def index(path: Path) -> OffsetIndex:
     return OffsetIndex(path, BASE, max_size=SLOTS * 8)
-
-
-def no_space_in(path: Path, _: int) -> None:
-    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
 
 
 def reader(path: Path) -> OffsetIndex:
@@ -155,7 +150,7 @@ def test_a_disk_that_becomes_full_fails_an_append_and_leaves_the_entries(tmp_pat
 
 def test_a_resize_that_fails_leaves_the_index_as_it_was(index: OffsetIndex, monkeypatch: pytest.MonkeyPatch) -> None:
     index.append(51, 1)
-    monkeypatch.setattr(os, "truncate", no_space_in)
+    monkeypatch.setattr(os, "ftruncate", no_space)
     for resize in (lambda: index.resize(1 << 20), index.trim_to_valid_size):
         with pytest.raises(OSError, match=str(index.path)):
             resize()
@@ -169,7 +164,7 @@ def test_an_index_that_cannot_be_trimmed_is_closed_all_the_same(
     index: OffsetIndex, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     index.append(51, 1)
-    monkeypatch.setattr(os, "truncate", no_space)
+    monkeypatch.setattr(os, "ftruncate", no_space)
     with pytest.raises(OSError, match="No space"):
         index.close()
     index.close()

@@ -215,15 +215,17 @@ def test_a_closed_index_refuses_reads_and_writes(index: OffsetIndex) -> None:
     assert index.entries == 1
 
 
-def test_indexes_that_are_not_appended_to_keep_no_descriptor(index: OffsetIndex, path: Path) -> None:
+def test_a_writable_index_keeps_one_descriptor_and_a_read_only_one_none(index: OffsetIndex, path: Path) -> None:
     if not Path("/proc/self/fd").exists():
         pytest.skip("only Linux lists them")
     index.append(51, 1)
     index.trim_to_valid_size()
-    before = _open_to(path)
-    others = [OffsetIndex(path, BASE, writable=writable) for writable in (True, False)]
-    assert [other.lookup(60) for other in others] == [(51, 1), (51, 1)]
-    assert _open_to(path) == before
+    assert index.lookup(60) == (51, 1)
+    reader = OffsetIndex(path, BASE, writable=False)
+    assert reader.lookup(60) == (51, 1)
+    assert _open_to(path) == 1
+    index.close()
+    assert _open_to(path) == 0
 
 
 def _open_to(path: Path) -> int:
@@ -255,15 +257,12 @@ def test_a_lookup_follows_each_change_of_the_index(path: Path) -> None:
         index.lookup(BASE + 99)
 
 
-def test_an_index_that_is_not_appended_to_is_read_at_each_lookup(path: Path) -> None:
-    with closing(sealed(path, 3000)) as index:
-        assert index.lookup(BASE + 20_000) == (BASE + 19_991, 1999)
-        reader = OffsetIndex(path, BASE, writable=False)
-        assert reader.lookup(BASE + 20) == (BASE + 11, 1)
-        path.unlink()
-        with pytest.raises(FileNotFoundError):
-            index.lookup(BASE + 20_000)
-        assert reader.lookup(BASE + 20) == (BASE, 0)
+def test_a_read_only_index_is_opened_at_each_lookup(path: Path) -> None:
+    sealed(path, 3000).close()
+    reader = OffsetIndex(path, BASE, writable=False)
+    assert reader.lookup(BASE + 20) == (BASE + 11, 1)
+    path.unlink()
+    assert reader.lookup(BASE + 20) == (BASE, 0)
 
 
 # --- files of real brokers

@@ -8,7 +8,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -178,11 +178,17 @@ def test_a_forked_child_reads_a_file_that_has_no_descriptor(given_up: FileMessag
     assert os.waitpid(child, 0)[1] == 0
 
 
-def test_an_index_needs_no_descriptor_between_two_entries(path: Path) -> None:
-    index = OffsetIndex(path.with_suffix(".index"), 0, max_size=1 << 10)
-    index.append(1, 100)
-    assert open_descriptors(path.with_suffix(".index")) == 0
-    index.close()
+def test_a_writable_index_gives_up_its_descriptor_and_opens_its_file_again(path: Path) -> None:
+    with closing(OffsetIndex(path.with_suffix(".index"), 0, max_size=1 << 10)) as index:
+        index.append(1, 100)
+        assert open_descriptors(index.path) == 1
+        with crowded():
+            FileMessageSet(path, read_only=False).close()
+            assert open_descriptors(index.path) == 0
+            index.append(2, 200)
+            assert open_descriptors(index.path) == 0
+        assert list(index) == [(1, 100), (2, 200)]
+    assert open_descriptors(index.path) == 0
 
 
 def test_a_writer_outlives_an_index_that_another_program_has_cut(tmp_path: Path) -> None:

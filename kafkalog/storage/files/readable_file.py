@@ -102,7 +102,9 @@ class ReadableFile(ByteSource):
     @property
     def size(self) -> int:
         """The current size in bytes."""
-        return os.fstat(self.fileno()).st_size
+        # The file is read at positions only, so that the descriptor's own does not matter. `fstat` takes four times as
+        # long.
+        return os.lseek(self.fileno(), 0, os.SEEK_END)
 
     @property
     def modified_ns(self) -> int:

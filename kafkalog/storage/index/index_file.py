@@ -3,9 +3,10 @@
     entry | entry | entry | zero bytes ............................. |
                           ^ position of the next entry               ^ length: whole slots, until it is trimmed
 
-The file is opened at each lookup and each append, so that any number of logs and segments needs no descriptors for
-their indexes. It is never mapped: access to a page that another process has cut off, or that does not fit on the disk,
-would kill the process. The last indexes read from a store are cached whole.
+The file of a writable index stays open until others need the descriptor, see `open_file_limit`. That of a read-only one
+is opened at each lookup, because another process may replace it. It is never mapped: access to a page that another
+process has cut off, or that does not fit on the disk, would kill the process. The last indexes read from a store are
+cached whole.
 
 Source: storage/.../log/AbstractIndex.java (which maps).
 """
@@ -14,31 +15,22 @@ import io
 import os
 import stat
 import threading
-from bisect import bisect_left
-from collections.abc import Callable
 from contextlib import suppress
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from kafkalog._speedups.index_search import search_entries
 from kafkalog.errors import CorruptIndexError
-from kafkalog.storage.files.appendable_file import sync_and_close, write_at
+from kafkalog.storage.files.appendable_file import sync, write_at
 from kafkalog.storage.files.byte_source import closed
 from kafkalog.storage.files.durable import naming
-from kafkalog.storage.files.readable_file import CLOSE_ON_EXEC
+from kafkalog.storage.files.open_file_limit import OPEN_FILES
+from kafkalog.storage.files.readable_file import CLOSE_ON_EXEC, Descriptor
 from kafkalog.storage.remote_path import RemotePath, to_path
 
-# The number of entries that a search reads at once.
-BLOCK_ENTRIES = 2048
 # The number of indexes in stores whose bytes are cached.
 REMOTE_INDEXES = 16
-# Without O_NONBLOCK, opening a pipe would wait for a writer.
-_READING = os.O_RDONLY | CLOSE_ON_EXEC | os.O_NONBLOCK
-
-# (length, position) -> the bytes there, fewer where the file ends.
-Read = Callable[[int, int], bytes]
-Found = TypeVar("Found")
 
 
 class Field(NamedTuple):
@@ -72,6 +64,8 @@ class IndexFile:
         self._lock = threading.RLock()
         self.length = 0
         self._changed_ns = 0
+        self.recently_used = False
+        self._fd: Descriptor | None = None
         self.measure()
 
     def create(self, length: int) -> None:
@@ -127,41 +121,60 @@ class IndexFile:
 
     def read(self, position: int, length: int) -> bytes:
         """Return `length` bytes at a position, fewer if the file ends before."""
-        return self._reading(lambda read: read(length, position))
+        held = self._held()
+        if not isinstance(held, int):
+            return held[position : position + length]
+        with naming(self.path):
+            return os.pread(held, length, position)
 
     def count(self, field: Field, target: int, entries: int) -> int:
         """Return how many of the first `entries` entries have a field of at most `target`; the field must rise."""
-        return self._reading(lambda read: search(read, field, target, entries))[0]
+        return self._search(field, target, entries)[0]
 
     def floor(self, field: Field, target: int, entries: int) -> bytes:
         """Return the last of the first `entries` entries whose field is at most `target`; empty if there is none."""
-        return self._reading(lambda read: search(read, field, target, entries))[1]
+        return self._search(field, target, entries)[1]
 
-    def _reading(self, use: Callable[[Read], Found]) -> Found:
-        """Call `use` with a function that reads the file. A missing read-only file has no bytes.
+    def _search(self, field: Field, target: int, entries: int) -> tuple[int, bytes]:
+        try:
+            return search_entries(self._held(), field.stride, field.at, field.wide, target, entries)
+        except OSError as error:
+            raise error if error.filename else OSError(error.errno, error.strerror, str(self.path)) from None
+
+    def _held(self) -> Descriptor | bytes:
+        """Return the open file, or the bytes of one in a store. A missing read-only file has no bytes.
 
         Raises:
             LogStateError: The index has been closed.
+            OSError: The file cannot be opened.
         """
         self.check_open()
-        data = None
         try:
             if isinstance(self.path, RemotePath):
-                data = _bytes_in_store(self.path, self.length, self._changed_ns)
-            else:
-                fd = os.open(self.path, _READING)
+                return _bytes_in_store(self.path, self.length, self._changed_ns)
+            return self._descriptor()
         except FileNotFoundError:
             if self.writable:
                 raise
-            data = b""
-        if data is not None:
-            return use(lambda length, position: data[position : position + length])
-        try:
-            return use(partial(os.pread, fd))
-        except OSError as error:
-            raise OSError(error.errno, error.strerror, str(self.path)) from None
-        finally:
-            os.close(fd)
+            return b""
+
+    def _descriptor(self) -> Descriptor:
+        """Return the open file."""
+        if self._fd is not None:
+            self.recently_used = True
+            return self._fd
+        # Without O_NONBLOCK, opening a pipe would wait for a writer.
+        flags = (os.O_RDWR if self.writable else os.O_RDONLY) | CLOSE_ON_EXEC | os.O_NONBLOCK
+        fd = Descriptor.of(os.open(self.path, flags), self.path)
+        if self.writable:
+            self._fd, self.recently_used = fd, False
+            OPEN_FILES.add(self)
+        return fd
+
+    def give_up_file(self) -> bool:
+        """Drop the descriptor; it is closed once no call uses it."""
+        self._fd = None
+        return True
 
     def write(self, position: int, entries: bytes) -> None:
         """Write entries at a position; they do not reach beyond `length`.
@@ -171,15 +184,12 @@ class IndexFile:
         """
         self.check_writable("append to")
         with naming(self.path):
-            fd = os.open(self.path, os.O_RDWR | CLOSE_ON_EXEC)
-            try:
-                write_at(fd, entries, position)
-            finally:
-                os.close(fd)
+            write_at(self._descriptor(), entries, position)
 
     def _set_length(self, length: int) -> None:
         """Resize the file to `length` bytes; added bytes are zero. An error leaves it unchanged."""
-        os.truncate(self.path, length)
+        with naming(self.path):
+            os.ftruncate(self._descriptor(), length)
         self.length = length
 
     def flush(self) -> None:
@@ -191,9 +201,10 @@ class IndexFile:
         with self._lock:
             if self.closed or not self.writable:
                 return
-            fd = os.open(self.path, _READING)
+            fd = self._descriptor()
         # Without the lock, so that readers can go on.
-        sync_and_close(fd, self.path)
+        with naming(self.path):
+            sync(fd)
 
     def rename_to(self, path: Path) -> None:
         """Rename the file, if there is one, and use the new path from now on; allowed also after closing.
@@ -212,29 +223,9 @@ class IndexFile:
         """Close the index; the file is left as it is."""
         with self._lock:
             self.closed = True
+            self._fd = None
 
 
 @lru_cache(REMOTE_INDEXES)
 def _bytes_in_store(path: RemotePath, length: int, changed_ns: int) -> bytes:  # noqa: ARG001 # another length, another file
     return path.read_bytes()
-
-
-def search(read: Read, field: Field, target: int, entries: int) -> tuple[int, bytes]:
-    """Search entries whose field rises, a block at a time; of a file that has been cut, what is left.
-
-    Returns:
-        How many of the first `entries` entries have a field of at most `target`, and the last one of them; empty if
-        there is none.
-    """
-    first = 0
-    if entries > BLOCK_ENTRIES:
-        starts = range(0, entries, BLOCK_ENTRIES)
-        behind = bisect_left(starts, 1, key=lambda start: not _searched(read, field, target, start, 1)[0])
-        first = starts[max(0, behind - 1)]
-    count, entry = _searched(read, field, target, first, min(BLOCK_ENTRIES, entries - first))
-    return first + count, entry
-
-
-def _searched(read: Read, field: Field, target: int, first: int, count: int) -> tuple[int, bytes]:
-    at, stride, wide = field
-    return search_entries(read(count * stride, first * stride), stride, at, wide, target, count)

@@ -4,8 +4,7 @@
 
 34 bytes, big-endian. The last offset is the marker's, and rises from entry to entry. The last stable offset is the one
 right after the marker: all transactions before it were completed by then, so that no later entry affects offsets below
-it. Unlike the other indexes the file is neither preallocated nor sparse, and exists only if it has entries. It is
-opened for each use, so that it occupies no descriptor.
+it. Unlike the other indexes the file is neither preallocated nor sparse, and exists only if it has entries.
 
 Source: storage/.../log/TransactionIndex.java, AbortedTxn.java.
 """

@@ -15,7 +15,6 @@ Reading also starts again after an error that may be due to a change.
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -193,35 +192,35 @@ class Walk:
             raise self._truncated(at)
         while at < self._stop and (found := self._segment(at, last)) is not None:
             segment, following = found
-            # For a segment that is read from its start, a file is opened and closed again: a full scan does not evict
-            # the open files of other readers.
-            with segment.opened() if segment.base_offset >= at else nullcontext(segment.log) as message_set:
-                position, entries = _first(segment, at, last)
-                reach = span if entries is None else RUN_GROWTH * len(entries.view)
-                if entries is None:
-                    self._set_out()
-                    entries = _read(message_set, position, reach)
-                while entries is not None:
-                    self._check_is_there(last, segment)
-                    chunk = _Chunk(segment, following, message_set.source.scanned, message_set._reading, entries)
-                    yield chunk
-                    last = self._batch(chunk, entries.rows[-1])
-                    at, position = max(at, last.last_offset + 1), last.end
-                    if at >= self._stop:
-                        return
-                    self._set_out()
-                    reach = min(span, reach)
-                    entries, reach = _read(message_set, position, reach), RUN_GROWTH * reach
-                if following >= self._stop:
-                    # Else it is checked with the next chunk.
-                    self._check_is_there(last, segment)
-                if following != _base(self._segments_now().higher(segment.base_offset)):
-                    # The segment may have become longer.
-                    continue
-                if following == NO_END:
-                    if last is not None:
-                        self._check_end(at, segment, message_set, position)
+            # A segment that is read from its start is opened anew, and closed once nothing refers to it, so that a full
+            # scan does not evict the open files of other readers.
+            message_set = segment.opened() if segment.base_offset >= at else segment.log
+            position, entries = _first(segment, at, last)
+            reach = span if entries is None else RUN_GROWTH * len(entries.view)
+            if entries is None:
+                self._set_out()
+                entries = _read(message_set, position, reach)
+            while entries is not None:
+                self._check_is_there(last, segment)
+                chunk = _Chunk(segment, following, message_set.source.scanned, message_set._reading, entries)
+                yield chunk
+                last = self._batch(chunk, entries.rows[-1])
+                at, position = max(at, last.last_offset + 1), last.end
+                if at >= self._stop:
                     return
+                self._set_out()
+                reach = min(span, reach)
+                entries, reach = _read(message_set, position, reach), RUN_GROWTH * reach
+            if following >= self._stop:
+                # Else it is checked with the next chunk.
+                self._check_is_there(last, segment)
+            if following != _base(self._segments_now().higher(segment.base_offset)):
+                # The segment may have become longer.
+                continue
+            if following == NO_END:
+                if last is not None:
+                    self._check_end(at, segment, message_set, position)
+                return
             at = max(at, following)
 
     def _segment(self, at: int, last: LastBatch | None) -> tuple[LogSegment, int] | None:

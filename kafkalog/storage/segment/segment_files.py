@@ -3,7 +3,7 @@ r"""`SegmentFiles`: the files of a segment, each opened on first use.
     00000000000000000040.log        for writing: from the first append or truncation until it is sealed and flushed
                                     for reading: until others need the descriptor
     00000000000000000040.index      \
-    00000000000000000040.timeindex   > use a descriptor only while they are appended to
+    00000000000000000040.timeindex   > writable ones until others need the descriptor, read-only ones for each lookup
     00000000000000000040.txnindex   /
 
 All of them together have a limited number of descriptors, see `open_file_limit`.
