@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,14 @@ for name, examples in (("fast", 20), ("more", 100), ("many", 20_000)):
         suppress_health_check=_SLOW_IS_NO_FAULT,
     )
 settings.load_profile(os.environ.get("KAFKALOG_EXAMPLES", "fast"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def small_batches_in_threads() -> Iterator[None]:
+    """Let `threads=2` decode batches of every size in threads, as it does large ones."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("kafkalog.record.decoding.LEAST_FOR_A_THREAD", {})
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -36,6 +36,14 @@ WEIGHT_A_PIECE = 4 << 20
 # The size of the arrays for one record, and how large they may be if all records of a batch are read together.
 BYTES_A_ROW = 68
 MOST_ARRAYS = 64 << 20
+# The mean size of compressed batches from which decompressing them in threads is faster. Between two calls of a codec's
+# package a thread holds the GIL, and smaller batches, or those of the faster codecs, do not outweigh passing it on.
+LEAST_FOR_A_THREAD: dict[int, int] = {
+    CompressionType.GZIP: 6 << 10,
+    CompressionType.ZSTD: 12 << 10,
+    CompressionType.LZ4: 256 << 10,
+    CompressionType.SNAPPY: 1 << 20,
+}
 # After so many decompressed bytes, the records are decoded before the next batch is decompressed, to bound the memory:
 # a few hundred bytes may decompress to a megabyte.
 BYTES_A_PIECE = 16 << 20
@@ -111,6 +119,16 @@ def pieces(rows: NDArray[np.void]) -> list[NDArray[np.void]]:
     if len(rows) == 1:
         return [rows]
     return [rows[start:end] for start, end in pairwise([0, *cut_rows(rows, RECORDS_A_PIECE)])]
+
+
+def pays_in_threads(rows: NDArray[np.void]) -> bool:
+    """Return whether entries are decoded faster if some of them are decoded in another thread meanwhile."""
+    codecs = rows["compression_type"]
+    compressed = codecs > 0
+    if not compressed.any():
+        return True
+    codec = int(codecs[compressed.argmax()])
+    return bool(rows["size_in_bytes"][compressed].mean() >= LEAST_FOR_A_THREAD.get(codec, 0))
 
 
 def first_record(entries: Entries, reading: Reading, offset: int, timestamp: int) -> tuple[int, int, int] | None:

@@ -24,7 +24,7 @@ from kafkalog._speedups.record import Record
 from kafkalog.attributes import CodecName, CompressionType, TimestampType
 from kafkalog.record import decompress
 from kafkalog.record.batch_validity import ensure_valid, wrong_checksum
-from kafkalog.record.decoding import Entries, Reading, pieces, read_columns
+from kafkalog.record.decoding import Entries, Reading, pays_in_threads, pieces, read_columns
 from kafkalog.record.framing import EndOfData, Stop, end_of
 from kafkalog.record.ordered_map import ordered_map
 from kafkalog.record.record_batch import RecordBatch, batches_of
@@ -122,7 +122,8 @@ class MessageSet(ABC):
         """Yield the records in order as arrays, some thousand at a time, without control records.
 
         Args:
-            threads: The number of threads that decode, a little ahead of the reader.
+            threads: The number of threads that decode, a little ahead of the reader. Small compressed batches are
+                decoded by the caller's thread, see `decoding.pays_in_threads`.
             check_crcs: False saves about a fifth of the time on uncompressed data, but damaged batches may then yield
                 wrong records.
 
@@ -133,7 +134,9 @@ class MessageSet(ABC):
         decode = partial(self._decoded, self._reading_as(check_crcs))
         if threads == 1:
             return chain.from_iterable(map(decode, self._runs()))
-        return ordered_map(decode, self._units(), threads, memory_of, MOST_WAITING_BYTES)
+        return ordered_map(
+            decode, self._units(), threads, weigh=memory_of, most=MOST_WAITING_BYTES, pays=pays_in_threads
+        )
 
     def _reading_as(self, check_crcs: bool) -> Reading:
         reading = self._reading

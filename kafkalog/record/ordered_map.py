@@ -2,7 +2,8 @@
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import islice
 from typing import TypeVar
 
@@ -17,8 +18,10 @@ def ordered_map(
     work: Callable[[Piece], Iterable[Result]],
     pieces: Iterable[Piece],
     threads: int,
+    *,
     weigh: Callable[[Result], int],
     most: int,
+    pays: Callable[[Piece], bool],
 ) -> Iterator[Result]:
     """Yield the results of work(piece) for each piece, in order; errors come after the results before them.
 
@@ -28,26 +31,29 @@ def ordered_map(
         threads: The number of threads.
         weigh: Returns the weight of a result, for example its size in bytes.
         most: After results of this weight, the others of the same item are computed when the reader asks for them.
+        pays: Returns whether to compute an item in a thread; otherwise it is computed when the reader asks for it.
     """
     source = iter(pieces)
     with ThreadPoolExecutor(threads, thread_name_prefix="kafkalog") as pool:
-        waiting: deque[Future[Iterator[Result]]] = deque()
+        waiting: deque[Callable[[], Iterable[Result]]] = deque()
         failure: Exception | None = None
         try:
             while True:
                 try:
                     for piece in islice(source, threads * AHEAD - len(waiting)):
-                        waiting.append(pool.submit(_collected, work, piece, weigh, most))
+                        if pays(piece):
+                            waiting.append(pool.submit(_collected, work, piece, weigh, most).result)
+                        else:
+                            waiting.append(partial(work, piece))
                 except Exception as error:  # noqa: BLE001 - raised after the results before it
                     source, failure = iter(()), error
                 if not waiting:
                     break
-                yield from waiting.popleft().result()
+                yield from waiting.popleft()()
             if failure is not None:
                 raise failure
         finally:
-            for future in waiting:
-                future.cancel()
+            pool.shutdown(cancel_futures=True)
 
 
 def _collected(

@@ -387,7 +387,7 @@ class Log(ABC):
             end: As `records`.
             isolation: As `records`.
             on_out_of_range: As `records`.
-            threads: The number of threads that decompress and parse.
+            threads: The number of threads that decode, as for `MessageSet.columns`.
             check_crcs: Whether checksums are checked.
 
         Raises:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import threading
 import tracemalloc
 from itertools import chain, islice
@@ -16,9 +17,10 @@ from hypothesis import strategies as st
 from kafkalog import ByteBufferMessageSet, CompressionType, FileMessageSet, Record, RecordColumns
 from kafkalog.errors import CorruptRecordError, DecompressedSizeError, InvalidRecordError
 from kafkalog.record import decompress as compression
+from kafkalog.record.decoding import LEAST_FOR_A_THREAD
 from tests.helpers.equivalence import assert_same_reading
 from tests.reference.codes import FaultCode
-from tests.reference.compression import GZIP, LZ4, ZSTD
+from tests.reference.compression import GZIP, LZ4, NONE, ZSTD
 from tests.reference.encode import PlainRecord, V2Batch, compressed, entries, records, varint
 
 WRITTEN = [
@@ -197,6 +199,22 @@ def test_threads_change_neither_records_nor_their_order() -> None:
     for threads in (2, 3, 8):
         offsets = [columns.offset.tolist() for columns in ByteBufferMessageSet(data).columns(threads=threads)]
         assert list(chain.from_iterable(offsets)) == list(range(40_000))
+
+
+@pytest.mark.parametrize(
+    ("codec", "size", "in_thread"),
+    [(LZ4, 2_000, False), (ZSTD, 2_000, False), (ZSTD, 60_000, True), (GZIP, 60_000, True), (NONE, 200, True)],
+)
+def test_small_compressed_batches_are_not_decoded_in_threads(
+    monkeypatch: pytest.MonkeyPatch, codec: int, size: int, *, in_thread: bool
+) -> None:
+    """Passing the interpreter's lock from thread to thread takes longer than decompressing such a batch."""
+    monkeypatch.setattr("kafkalog.record.decoding.LEAST_FOR_A_THREAD", LEAST_FOR_A_THREAD)
+    data = entries([PlainRecord(0, 0, None, random.Random(7).randbytes(size))], 2, codec)
+    chunks = ByteBufferMessageSet(data * 30).columns(threads=2)
+    first = next(chunks)
+    assert any(thread.name.startswith("kafkalog") for thread in threading.enumerate()) == in_thread
+    assert len(first) + sum(map(len, chunks)) == 30
 
 
 def test_threads_end_when_their_reader_goes_away() -> None:

@@ -25,7 +25,7 @@ import numpy as np
 
 from kafkalog._speedups.arguments import INT64_MAX
 from kafkalog.errors import ChangedWhileReading, CorruptRecordError, LogTruncatedError, OffsetOutOfRangeError
-from kafkalog.record.decoding import Entries, Reading, pieces, read_columns
+from kafkalog.record.decoding import Entries, Reading, pays_in_threads, pieces, read_columns
 from kafkalog.record.message_set import MOST_WAITING_BYTES, RUN_BYTES, RUN_GROWTH, THREAD_RUN_BYTES, memory_of
 from kafkalog.record.ordered_map import ordered_map
 from kafkalog.record.record_batch import RecordBatch, batches_of
@@ -331,7 +331,7 @@ def _decoded(chunks: Iterator[_Chunk], threads: int, check_crcs: bool) -> Iterat
     work = partial(_parts, check_crcs=check_crcs)
     if threads == 1:
         return chain.from_iterable(map(work, chunks))
-    return ordered_map(work, _units(chunks), threads, _weight, MOST_WAITING_BYTES)
+    return ordered_map(work, _units(chunks), threads, weigh=_weight, most=MOST_WAITING_BYTES, pays=_pays)
 
 
 def _parts(chunk: _Chunk, *, check_crcs: bool) -> Iterator[_Decoded]:
@@ -354,6 +354,10 @@ def _units(chunks: Iterator[_Chunk]) -> Iterator[_Chunk]:
 
 def _weight(decoded: _Decoded) -> int:
     return 0 if decoded[1] is None else memory_of(decoded[1])
+
+
+def _pays(chunk: _Chunk) -> bool:
+    return pays_in_threads(chunk.entries.rows)
 
 
 def _own(chunk: _Chunk, part: RecordColumns) -> int:
