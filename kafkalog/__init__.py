@@ -9,6 +9,7 @@
 The public names are imported on first use, so that `import kafkalog` is fast.
 """
 
+import logging
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -40,6 +41,9 @@ if TYPE_CHECKING:
     from kafkalog.storage.unified_log import Progress, WritableLog
 
 __version__ = "0.1.0"
+
+# A library prints nothing by itself: the program that uses it chooses where its messages go.
+logging.getLogger(__name__).addHandler(logging.NullHandler())
 
 __all__ = [
     "AbortedTransaction",

@@ -119,7 +119,6 @@ def _opened(directory: Path, config: LogConfig, output: str) -> Iterator[Writabl
     """Open the log. Report the appended offsets after it has been closed, even after an error."""
     import kafkalog
 
-    _print_log_messages()
     log = kafkalog.open(directory, "a", config, progress=_recovery_progress())
     first = log.log_end_offset
     try:
@@ -127,17 +126,6 @@ def _opened(directory: Path, config: LogConfig, output: str) -> Iterator[Writabl
             yield log
     finally:
         _report_offsets(output, directory, first, log.log_end_offset)
-
-
-def _print_log_messages() -> None:
-    """Print the library's log messages as lines on stderr."""
-    import logging
-
-    from kafkalog.cli.log_lines import LogLines
-
-    log = logging.getLogger("kafkalog")
-    if not log.handlers:
-        log.addHandler(LogLines())
 
 
 def _codec(name: str | None, config: LogConfig) -> CompressionType | None:
