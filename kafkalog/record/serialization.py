@@ -8,7 +8,7 @@
 
 The bytes are those of Kafka's serializers of these names. A serializer is any callable from a value to bytes or None, a
 deserializer any callable in the other direction. Null (None) stays null in both directions.
-Source: clients/.../common/serialization/*.java.
+Source: `clients/.../common/serialization/*.java`.
 """
 
 import json
