@@ -1,4 +1,4 @@
-"""kafkalog: Apache Kafka's log on disk, read from Python with no broker and no JVM.
+"""kafkalog: read, check, repair and write Apache Kafka's log directories, without a broker or a JVM.
 
     import kafkalog
 

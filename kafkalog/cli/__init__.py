@@ -45,7 +45,7 @@ COMMANDS = {
     "completion": "Print a shell's completion script for this command.",
 }
 
-HELP = """Apache Kafka's log on disk: read, checked and written with no broker and no JVM.
+HELP = """Read, check, repair and write Apache Kafka's log directories, without a broker or a JVM.
 
 \b
 Examples:
