@@ -131,7 +131,7 @@ def open(  # noqa: A001 - a module's own open, like gzip.open
 @overload
 def open(  # noqa: A001 - a module's own open, like gzip.open
     path: "str | os.PathLike[str]",
-    mode: str,
+    mode: Literal["r", "a"],
     config: "LogConfig | None" = None,
     *,
     decompression_limit: int | None = None,
@@ -139,7 +139,7 @@ def open(  # noqa: A001 - a module's own open, like gzip.open
 ) -> "Log": ...
 def open(  # noqa: A001 - as above
     path: "str | os.PathLike[str]",
-    mode: str = "r",
+    mode: Literal["r", "a"] = "r",
     config: "LogConfig | None" = None,
     *,
     decompression_limit: int | None = None,

@@ -104,6 +104,12 @@ def test_the_programs_are_well_typed(page: str, tmp_path: Path) -> None:
     assert checked.returncode == 0, checked.stdout
 
 
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "DESIGN.md", "SECURITY.md", *PAGES[1:]])
+def test_each_link_to_a_file_leads_to_one(page: str) -> None:
+    for target in re.findall(r"\]\(([^):#]+)(?:#[\w-]*)?\)", (ROOT / page).read_text()):
+        assert (ROOT / page).parent.joinpath(target).exists(), target
+
+
 @pytest.mark.parametrize("page", ["DESIGN.md", "CONTRIBUTING.md"])
 def test_each_file_that_is_named_for_developers_exists(page: str) -> None:
     named = set(re.findall(r"`([\w./-]+?(?:\.(?:py|pyx|pxd|md|json)|/))(?:: \w+)?`", (ROOT / page).read_text()))

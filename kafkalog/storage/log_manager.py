@@ -121,7 +121,7 @@ class LogManager(Mapping[str, AnyLog]):
     def __init__(
         self: "LogManager[Log]",
         log_dir: str | os.PathLike[str],
-        mode: str,
+        mode: Literal["r", "a"],
         config: LogConfig | None = None,
         *,
         topic_configs: Mapping[str, LogConfig] | None = None,
@@ -133,7 +133,7 @@ class LogManager(Mapping[str, AnyLog]):
     def __init__(
         self,
         log_dir: str | os.PathLike[str],
-        mode: str = "r",
+        mode: Literal["r", "a"] = "r",
         config: LogConfig | None = None,
         *,
         topic_configs: Mapping[str, LogConfig] | None = None,

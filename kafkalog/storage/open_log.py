@@ -11,6 +11,7 @@ import errno
 import os
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 from kafkalog._speedups.arguments import BYTES, INT64_MAX, whole
 from kafkalog.errors import NotALogError
@@ -29,7 +30,7 @@ from kafkalog.storage.unified_log import Ending, Opening, Progress, WritableLog
 
 def open_log(
     path: str | os.PathLike[str],
-    mode: str = "r",
+    mode: Literal["r", "a"] = "r",
     config: LogConfig | None = None,
     *,
     decompression_limit: int | None = None,
