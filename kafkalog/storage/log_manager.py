@@ -257,7 +257,7 @@ class LogManager(Mapping[str, AnyLog]):
         names = [(_partition(name), name) for name in self]
         if topics is not None:
             if unknown := {*topics} - {partition.topic for partition, _ in names}:
-                raise KeyError(*sorted(unknown))
+                raise KeyError(f"{self.directory} has no topic {', '.join(sorted(unknown))}")
             names = [each for each in names if each[0].topic in topics]
         partitions = (
             (topic, number, self[name].columns(isolation=isolation, threads=threads)) for (topic, number), name in names
