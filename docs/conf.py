@@ -64,9 +64,16 @@ def _is_field(_app: Any, _what: str, _name: str, found: Any, skip: bool, _option
 
 
 def _keep_colons(_app: Any, what: str, _name: str, _object: Any, _options: Any, lines: list[str]) -> None:
-    """Begin a property with an empty line: napoleon would take the words before a colon for its type."""
-    if what in ("property", "attribute"):
-        lines.insert(0, "")
+    """Begin a property with a line of nothing: napoleon would take the words before a colon for its type."""
+    if what in ("property", "attribute", "data"):
+        lines.insert(0, "\\ ")
+
+
+def _set_dashes(_app: Any, doctree: nodes.document) -> None:
+    """Set the dashes between a parameter and its description, which Sphinx leaves to smart quotes."""
+    for node in list(doctree.findall(nodes.Text)):
+        if node == " -- ":
+            node.parent.replace(node, nodes.Text(" \N{EN DASH} "))
 
 
 class FieldsOfEntry(SphinxDirective):
@@ -95,6 +102,7 @@ def setup(app: Any) -> None:
     app.connect("autodoc-process-docstring", _mark_code)
     app.connect("autodoc-process-docstring", _keep_colons, priority=400)
     app.connect("autodoc-skip-member", _is_field)
+    app.connect("doctree-read", _set_dashes)
     for part in ("description", "epilog"):
         app.connect(f"sphinx-click-process-{part}", _keep_lines)
     app.add_directive("fields-of-entry", FieldsOfEntry)
