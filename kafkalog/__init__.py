@@ -1,4 +1,4 @@
-"""kafkalog: Apache Kafka's log on disk, read from Python with no broker and no JVM.
+"""kafkalog: read, check, repair and write Apache Kafka's log directories, without a broker or a JVM.
 
     import kafkalog
 
@@ -9,6 +9,7 @@
 The public names are imported on first use, so that `import kafkalog` is fast.
 """
 
+import logging
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -40,6 +41,9 @@ if TYPE_CHECKING:
     from kafkalog.storage.unified_log import Progress, WritableLog
 
 __version__ = "0.1.0"
+
+# A library prints nothing by itself: the program that uses it chooses where its messages go.
+logging.getLogger(__name__).addHandler(logging.NullHandler())
 
 __all__ = [
     "AbortedTransaction",
@@ -127,7 +131,7 @@ def open(  # noqa: A001 - a module's own open, like gzip.open
 @overload
 def open(  # noqa: A001 - a module's own open, like gzip.open
     path: "str | os.PathLike[str]",
-    mode: str,
+    mode: Literal["r", "a"],
     config: "LogConfig | None" = None,
     *,
     decompression_limit: int | None = None,
@@ -135,7 +139,7 @@ def open(  # noqa: A001 - a module's own open, like gzip.open
 ) -> "Log": ...
 def open(  # noqa: A001 - as above
     path: "str | os.PathLike[str]",
-    mode: str = "r",
+    mode: Literal["r", "a"] = "r",
     config: "LogConfig | None" = None,
     *,
     decompression_limit: int | None = None,

@@ -4,8 +4,11 @@ Each describes the problem and, if it is about bytes, names the file, the positi
 Bad arguments raise `ValueError` or `TypeError` instead.
 """
 
+import os
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Self
 
 
@@ -250,3 +253,21 @@ class RecordValidationError(KafkaLogError):
 
 class SerializationError(KafkaLogError):
     """A key or value that its serializer or deserializer cannot convert. Kafka: SerializationException."""
+
+
+def os_error_text(error: OSError) -> str:
+    """Return path and reason; if a file of another user may not be accessed, also how to become that user."""
+    reason = error.strerror or str(error)
+    if error.filename is None:
+        return reason
+    path = os.fsdecode(error.filename)
+    return f"{path}: {reason}" + (_owner_hint(path) if isinstance(error, PermissionError) else "")
+
+
+def _owner_hint(path: str) -> str:
+    # A file in a directory that may not be read has no owner that could be asked for; the directory has.
+    for place in (Path(path), Path(path).parent):
+        with suppress(OSError, KeyError):
+            is_ours = place.stat().st_uid == os.geteuid()
+            return "" if is_ours else f" (its owner may access it: sudo -u {place.owner()})"
+    return ""

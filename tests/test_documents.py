@@ -47,10 +47,6 @@ def blocks(page: str) -> list[Block]:
     ]
 
 
-PROGRAMS = [block for page in PAGES for block in blocks(page) if block.language == "python"]
-CONSOLES = [block for page in PAGES for block in blocks(page) if block.language == "console"]
-
-
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
     """A directory with `demo`, in which a block is run."""
@@ -65,8 +61,7 @@ def output_of(command: list[str], home: Path) -> str:
     return TIMES.sub("in 0.1 s", ran.stdout)
 
 
-@pytest.mark.parametrize("block", PROGRAMS, ids=lambda block: f"{block.page}: {block.text.splitlines()[-1].strip()}")
-def test_each_program_runs_and_prints_what_is_shown(block: Block, home: Path) -> None:
+def run_program(block: Block, home: Path) -> None:
     for package in ("pyspark", "duckdb", "polars", "pyarrow"):
         if f"import {package}" in block.text or f"from {package}" in block.text:
             pytest.importorskip(package)
@@ -76,14 +71,22 @@ def test_each_program_runs_and_prints_what_is_shown(block: Block, home: Path) ->
     assert block.shown is None or printed == block.shown
 
 
-@pytest.mark.parametrize("block", CONSOLES, ids=lambda block: f"{block.page}: {block.text.splitlines()[0]}")
-def test_each_command_prints_what_is_shown(block: Block, home: Path) -> None:
-    if block.text.startswith(NOT_RUN):
-        pytest.skip("it sets up a clone")
+def run_commands(block: Block, home: Path) -> None:
     for command, shown in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", block.text, re.MULTILINE):
         if command.startswith("kafkalog demo"):
             shutil.rmtree(home / "demo")
         assert output_of(["bash", "-c", command], home) == TIMES.sub("in 0.1 s", shown)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_all_blocks_of_a_page_one_after_the_other_print_what_is_shown(
+    page: str, home: Path, subtests: pytest.Subtests
+) -> None:
+    for block in blocks(page):
+        run = {"python": run_program, "console": run_commands}.get(block.language)
+        if run is not None and not block.text.startswith(NOT_RUN):
+            with subtests.test(block.text):
+                run(block, home)
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -99,6 +102,12 @@ def test_the_programs_are_well_typed(page: str, tmp_path: Path) -> None:
         cwd=ROOT, capture_output=True, text=True, check=False, timeout=300,
     )  # fmt: skip
     assert checked.returncode == 0, checked.stdout
+
+
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "DESIGN.md", "SECURITY.md", *PAGES[1:]])
+def test_each_link_to_a_file_leads_to_one(page: str) -> None:
+    for target in re.findall(r"\]\(([^):#]+)(?:#[\w-]*)?\)", (ROOT / page).read_text()):
+        assert (ROOT / page).parent.joinpath(target).exists(), target
 
 
 @pytest.mark.parametrize("page", ["DESIGN.md", "CONTRIBUTING.md"])

@@ -5,6 +5,7 @@ of a command returns its exit code (None: 0) and raises the errors of the librar
 """
 
 import io
+import logging
 import os
 import sys
 import traceback
@@ -16,6 +17,7 @@ from typing import Any, NoReturn
 import click
 
 from kafkalog import __version__
+from kafkalog.cli.log_lines import LogLines
 from kafkalog.cli.output import abandon, complain, flush_stdout
 from kafkalog.errors import KafkaLogError, LogLockedError, NotALogError
 
@@ -43,7 +45,7 @@ COMMANDS = {
     "completion": "Print a shell's completion script for this command.",
 }
 
-HELP = """Apache Kafka's log on disk: read, checked and written with no broker and no JVM.
+HELP = """Read, check, repair and write Apache Kafka's log directories, without a broker or a JVM.
 
 \b
 Examples:
@@ -182,9 +184,10 @@ def _stdout_failed(error: OSError) -> int:
 @click.version_option(__version__, message="%(prog)s %(version)s")
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 def cli(debug: bool) -> None:
-    """Define the options that all commands share."""
+    """Define the options that all commands share, and print the library's warnings."""
     # Read in Commands.invoke.
     del debug
+    logging.getLogger("kafkalog").handlers[:] = [LogLines()]
 
 
 class _ClosedStdout(io.FileIO):

@@ -35,8 +35,9 @@ it: "value" is required (null: a tombstone); "key", "timestamp" (ms since the ep
 if the records get other offsets, stderr says so at the end. Numbers, objects and lists as key or value are stored as
 JSON.
 
-The bytes of one read from stdin become one batch of at most --batch-bytes. A batch is visible to readers before the
-next one is read. All are flushed to disk when the command ends; with --flush, each before the next one is read.
+The lines of one read from stdin become a batch, or several if they are larger than --batch-bytes. A batch is visible
+to readers before the next one is read. All are flushed to disk when the command ends; with --flush, each before the
+next one is read.
 
 The command always reports the appended offsets. An invalid line, or a record that the topic rejects, ends it with exit
 code 1: the records of the lines before it are in the log. Ctrl-C, SIGTERM and SIGHUP close the log cleanly; the exit
@@ -64,7 +65,7 @@ Examples:
 @click.option("--key-separator", metavar="TEXT", help=r"In lines, the text between key and value; \t is a tab.")
 @click.option("-c", "--compression", type=click.Choice(CODECS), help="The codec.  [default: the topic's, or none]")
 @click.option(
-    "--batch-bytes", type=click.IntRange(min=100), default=READ_BYTES, show_default=True,
+    "--batch-bytes", metavar="BYTES", type=click.IntRange(min=100), default=READ_BYTES, show_default=True,
     help="The largest batch; a larger record gets a batch of its own.",
 )  # fmt: skip
 @click.option(
@@ -119,7 +120,6 @@ def _opened(directory: Path, config: LogConfig, output: str) -> Iterator[Writabl
     """Open the log. Report the appended offsets after it has been closed, even after an error."""
     import kafkalog
 
-    _print_log_messages()
     log = kafkalog.open(directory, "a", config, progress=_recovery_progress())
     first = log.log_end_offset
     try:
@@ -127,17 +127,6 @@ def _opened(directory: Path, config: LogConfig, output: str) -> Iterator[Writabl
             yield log
     finally:
         _report_offsets(output, directory, first, log.log_end_offset)
-
-
-def _print_log_messages() -> None:
-    """Print the library's log messages as lines on stderr."""
-    import logging
-
-    from kafkalog.cli.log_lines import LogLines
-
-    log = logging.getLogger("kafkalog")
-    if not log.handlers:
-        log.addHandler(LogLines())
 
 
 def _codec(name: str | None, config: LogConfig) -> CompressionType | None:

@@ -369,8 +369,10 @@ def _array() -> Array:
     help="Show all records of transactions, or only those that a consumer of committed records gets.",
 )  # fmt: skip
 @click.option("--from", "start", type=PositionType(), metavar="POSITION", help="The first offset, or time, to show.")
-@click.option("--to", "end", type=PositionType(), metavar="POSITION", help="The first offset, or time, not to show.")
-@click.option("-n", "--limit", type=click.IntRange(min=0), help="The most records or batches, of all logs together.")
+@click.option("--to", "end", type=PositionType(), metavar="POSITION", help="The offset, or time, to stop before.")
+@click.option(
+    "-n", "--limit", type=click.IntRange(min=0), metavar="N", help="The most records or batches, of all logs together."
+)
 @click.option(
     "--skip-damage", is_flag=True,
     help="Name what is damaged on stderr, go on after it, and count what is left out. The exit code is still 1.",
@@ -402,9 +404,9 @@ def dump(
 ) -> int:
     """Print the records of data directories, partitions or .log files, or their batches.
 
-    Damage ends a log's records: all before it are shown, and the exit code is 1. With --skip-damage those behind it
-    are shown, too. A log start offset beyond the log's end hides records from consumers only: they are shown, and the
-    exit code is 1.
+    At damage, the records of a log end: those before it are shown, and the exit code is 1. With --skip-damage those
+    after it are shown, too. A log start offset beyond the log's end hides records from consumers only: they are shown,
+    and the exit code is 1.
     """
     check_order(start, end)
     committed = isolation == "committed"

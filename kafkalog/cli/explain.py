@@ -35,10 +35,10 @@ Exit codes:
   2  wrong usage
   3  unreadable: not a data directory, or some file could not be read
 
-Nothing is changed. All segments are read, as by kafkalog verify: a broker
-that does not read them serves what is damaged in them. Topics and replicas are
-compared with the cluster's metadata, if DIR has them: __cluster_metadata-0.
-server.properties is not read.
+Nothing is changed. All segments are read, as by kafkalog verify, also those
+that a broker does not read: it serves what is damaged in them. Topics and
+replicas are compared with the cluster's metadata, if DIR has them
+(__cluster_metadata-0). server.properties is not read.
 
 \b
 Examples:
@@ -54,7 +54,7 @@ Examples:
 @click.argument("directory", metavar="DIR", type=LogPath())
 @click.option(
     "--as-if", type=click.Choice(["clean", "unclean"]),
-    help="Assume that the last broker stopped so.  [default: by .kafka_cleanshutdown]",
+    help="The stop of the last broker to assume.  [default: by .kafka_cleanshutdown]",
 )  # fmt: skip
 @click.option("-v", "--verbose", is_flag=True, help="All partitions and all steps.")
 @document_option

@@ -252,9 +252,9 @@ class Listing:
 
 EPILOG = """\b
 Examples:
-  kafkalog ls /var/lib/kafka                a row a partition
+  kafkalog ls /var/lib/kafka                a row for each partition
   kafkalog ls /var/lib/kafka -t 'orders*'   of some topics
-  kafkalog ls /var/lib/kafka/orders-0       a row a segment
+  kafkalog ls /var/lib/kafka/orders-0       a row for each segment
   kafkalog ls -o json /var/lib/kafka | jq '.[] | select(.errors != [])'
                                             the partitions with damage
 """
@@ -265,26 +265,25 @@ Examples:
 @topic_option
 @click.option(
     "-o", "--output", "form", type=click.Choice(["text", "json", "jsonl"]), default="text", show_default=True,
-    help="Text for people; JSON as one array, or a line a row.",
+    help="Text for people; json: one array; jsonl: a line for each row.",
 )  # fmt: skip
 @wide_option
 def ls(paths: tuple[Path, ...], topics: tuple[str, ...], form: str, wide: bool) -> int:
     """List the partitions of data directories, the segments of partitions, or files. Only headers are read.
 
-    START is the first offset, END the one after the last. RECORDS leaves out control records, and those below the log
-    start offset, which STATE counts as deleted; ≤ stands before it
-    where compressed messages of formats 0 and 1 tell only how many they hold at most. FIRST and LAST TIME are UTC. FMT
-    is the format of the messages, v0 to v2. On a narrow terminal sizes and times are shorter (K is KiB), and the
-    columns that matter least are hidden.
+    START is the first offset, END the one after the last. RECORDS counts neither control records nor records below the
+    log start offset; STATE counts the latter as deleted. ≤ means at most: compressed messages of formats 0 and 1 do not
+    tell the exact number. FIRST and LAST TIME are UTC. FMT is the format of the messages, v0 to v2. On a narrow
+    terminal sizes and times are shorter (K is KiB), and the columns that matter least are hidden.
 
-    A torn tail is what a broker that is writing, or that died, leaves at the end of a log. DAMAGED means that headers
-    do not follow each other: sizes, formats and codecs that do not exist, a size that leads beyond other batches, or a
-    segment that ends in part of a batch though another follows. Then the row counts what survives, and the exit code is
-    1. Checksums are computed only where offsets are missing behind a batch, and of the last one: whether all bytes are
-    sound is for `kafkalog verify` to say.
+    A torn tail is an incomplete batch at the end of a log: a broker is writing it, or died while it did. DAMAGED means
+    that headers do not follow each other: sizes, formats and codecs that do not exist, a size that leads beyond other
+    batches, or a segment that ends in part of a batch though another segment follows. Then the row counts what can be
+    read, and the exit code is 1. Few checksums are computed: of the last batch, and of those before missing offsets.
+    `kafkalog verify` checks all bytes.
 
     In JSON the names are Kafka's (none, gzip, snappy, lz4, zstd), times ms since the epoch, null = none or not known.
-    Each row has a "version", which rises when a field goes away or changes its meaning.
+    Each row has a "version", which rises when a field is removed or changes its meaning.
     """
     listing = Listing(form, wide=wide)
     try:

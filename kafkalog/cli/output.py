@@ -16,6 +16,7 @@ from typing import IO, Any, BinaryIO, NamedTuple, TextIO
 
 import click
 
+from kafkalog.errors import os_error_text
 from kafkalog.record.layout import NO_TIMESTAMP
 
 MUST_STAY = 9
@@ -79,7 +80,7 @@ def complain(problem: object) -> None:
     # The next write to stdout raises the same error; the line on stderr is more important.
     with suppress(OSError):
         flush_stdout()
-    text = _os_error(problem) if isinstance(problem, OSError) else str(problem)
+    text = os_error_text(problem) if isinstance(problem, OSError) else str(problem)
     # If stderr fails too, the exit code still reports the problem.
     try:
         sys.stderr.write(f"kafkalog: {printable(text)}\n")
@@ -92,11 +93,6 @@ def abandon(stream: TextIO) -> None:
     """Discard the rest of a stream. Else the interpreter would flush it at exit, fail again, and exit with 120."""
     with suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-
-
-def _os_error(error: OSError) -> str:
-    reason = error.strerror or str(error)
-    return reason if error.filename is None else f"{os.fsdecode(error.filename)}: {reason}"
 
 
 def printable(text: str) -> str:

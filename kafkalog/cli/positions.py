@@ -191,7 +191,9 @@ def _moment(text: str) -> int | None:
     """
     if text.isdecimal() and text.isascii():
         if int(text) < LEAST_MS:
-            raise ValueError(f"'@{text}' looks like seconds: give ms since the epoch (@{text}000), or a date")
+            raise ValueError(
+                f"'@{text}' looks like seconds: give ms since the epoch (@{text}000), or a date like @2026-01-31"
+            )
         return int(text)
     try:
         moment = datetime.fromisoformat(text)

@@ -48,6 +48,7 @@ Examples:
     "--records",
     "count",
     type=click.IntRange(min=0),
+    metavar="N",
     default=10,
     show_default=True,
     help="The number of last records.",

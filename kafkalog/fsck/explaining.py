@@ -201,7 +201,7 @@ def explain(
     """
     place = discover(local_path(data_dir))
     if not isinstance(place, DataDir):
-        raise NotALogError("a broker starts on a data directory, with the checkpoints of its partitions", str(data_dir))
+        raise NotALogError("not a data directory, on which a broker starts: give the one that it is in", str(data_dir))
     checkpoints = Checkpoints(place.path)
     assumed = checkpoints.was_clean if clean is None else clean
     own, of_partitions = list[Finding](), dict[Path, list[Finding]]()

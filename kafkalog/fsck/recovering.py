@@ -157,7 +157,7 @@ def _begin(lock: DirectoryLock, ends: ExitStack) -> Session:
 def _tasks(directory: Path, config: LogConfig | None) -> list[_Task]:
     """Return the partitions to recover, those with most bytes first."""
     if not isinstance(discover(directory), DataDir):
-        raise NotALogError("recovery needs a data directory, with the checkpoints of its partitions", str(directory))
+        raise NotALogError("not a data directory, which recovery needs: give the one that it is in", str(directory))
     known, tasks = read_checkpoints(directory), []
     for each in covered_by_clean_shutdown(directory):
         partition = parse_partition_dir(each.name)

@@ -92,6 +92,10 @@ class MessageSet(ABC):
     def size_in_bytes(self) -> int:
         """The size in bytes, including a torn or zeroed tail."""
 
+    def __bytes__(self) -> bytes:
+        """Return all bytes, including a torn or zeroed tail."""
+        return bytes(self._view(self._start, self.size_in_bytes))
+
     def __iter__(self) -> Iterator[Record]:
         """Yield the records in order, without control records; checksums are checked."""
         return chain.from_iterable(chain.from_iterable(each.record_lists() for each in self.columns()))
@@ -328,9 +332,6 @@ class ByteBufferMessageSet(MessageSet):
         limit = whole("decompression_limit", decompression_limit, 0, INT64_MAX, BYTES)
         super().__init__(_DEFAULT if limit == decompress.DEFAULT_LIMIT else Reading(decompression_limit=limit))
         self._buffer = memoryview(buffer).cast("B").toreadonly()
-
-    def __bytes__(self) -> bytes:
-        return bytes(self._buffer)
 
     @property
     def _start(self) -> int:

@@ -8,13 +8,15 @@
 
 The bytes are those of Kafka's serializers of these names. A serializer is any callable from a value to bytes or None, a
 deserializer any callable in the other direction. Null (None) stays null in both directions.
-Source: clients/.../common/serialization/*.java.
+Source: `clients/.../common/serialization/*.java`.
 """
 
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
+
+import msgspec
 
 from kafkalog._speedups.arguments import instance
 from kafkalog._speedups.record import Record
@@ -33,24 +35,28 @@ Deserializer = Callable[[bytes | None], Meant]
 Headers = tuple[tuple[str, bytes | None], ...]
 
 
-class DecodedRecord(NamedTuple, Generic[Key, Value]):
-    """A record with deserialized key and value.
+class DecodedRecord(msgspec.Struct, Generic[Key, Value], frozen=True, kw_only=True):
+    """A `Record` with deserialized key and value. Immutable, picklable.
+
+    It has the fields of `Record`, in the same order. It is made with keywords only, and is no tuple.
 
     Attributes:
-        key: The result of the deserializer of keys.
         value: The result of the deserializer of values.
-        headers: As in `Record`, as all other fields.
+        key: The result of the deserializer of keys.
+        headers: A tuple of pairs: the key as text, the value as bytes or None.
         timestamp: Milliseconds since the epoch; -1 = none.
-        offset: The offset in the partition.
+        offset: The offset in the partition; -1 = not yet in a log.
         timestamp_type: Who set the timestamp.
+        sequence: The sequence of an idempotent producer; -1 = none.
     """
 
-    key: Key
     value: Value
-    headers: Headers
-    timestamp: int
-    offset: int
-    timestamp_type: TimestampType
+    key: Key
+    headers: Headers = ()
+    timestamp: int = -1
+    offset: int = -1
+    timestamp_type: TimestampType = TimestampType.CREATE_TIME
+    sequence: int = -1
 
 
 Encodable: TypeAlias = (
@@ -244,22 +250,22 @@ def encode(
             it is the key or the value. Other errors of a serializer get a note with the same information.
     """
     for number, item in enumerate(items):
-        where = f"item {number}"
-        key = _converted(key_serializer, item[0], where, "key")
-        value = _converted(value_serializer, item[1], where, "value")
-        headers = item[2] if len(item) > 2 else ()
-        yield Record(value, key, headers, item[3] if len(item) > 3 else timestamp)
+        parts = (item.key, item.value, item.headers, item.timestamp) if isinstance(item, DecodedRecord) else item
+        key = _converted(key_serializer, parts[0], "item", number, "key")
+        value = _converted(value_serializer, parts[1], "item", number, "value")
+        headers = parts[2] if len(parts) > 2 else ()
+        yield Record(value, key, headers, parts[3] if len(parts) > 3 else timestamp)
 
 
-def _converted(turn: Callable[[Given], Turned], given: Given, where: str, what: str) -> Turned:
+def _converted(turn: Callable[[Given], Turned], given: Given, where: str, number: int, what: str) -> Turned:
     """Return turn(given), adding place and field to errors."""
     try:
         return turn(given)
     except SerializationError as error:
-        message = f"{where}: the {what}: {error.message}"
+        message = f"{where} {number}: the {what}: {error.message}"
         raise SerializationError(message, expected=error.expected, found=error.found) from error
     except Exception as error:
-        error.add_note(f"{where}: the {what} {given!r:.80}")
+        error.add_note(f"{where} {number}: the {what} {given!r:.80}")
         raise
 
 
@@ -276,7 +282,13 @@ def decode(
     """
     for record in records:
         instance("a record", record, Record)
-        where = f"record at offset {record.offset}"
-        key = _converted(key_deserializer, record.key, where, "key")
-        value = _converted(value_deserializer, record.value, where, "value")
-        yield DecodedRecord(key, value, record.headers, record.timestamp, record.offset, record.timestamp_type)
+        offset = record.offset
+        yield DecodedRecord(
+            key=_converted(key_deserializer, record.key, "record at offset", offset, "key"),
+            value=_converted(value_deserializer, record.value, "record at offset", offset, "value"),
+            headers=record.headers,
+            timestamp=record.timestamp,
+            offset=offset,
+            timestamp_type=record.timestamp_type,
+            sequence=record.sequence,
+        )

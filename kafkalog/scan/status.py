@@ -14,7 +14,7 @@ from functools import cached_property
 from itertools import chain
 from pathlib import Path
 
-from kafkalog.errors import KafkaLogError
+from kafkalog.errors import KafkaLogError, os_error_text
 from kafkalog.fsck.checkpoint_checks import Checkpoints
 from kafkalog.fsck.consequences import Consequence
 from kafkalog.fsck.findings import Finding
@@ -167,7 +167,7 @@ class DirectoryStatus:
             with ReadOnlyLog(partition.path, config=CONFIG) as log:
                 return self.status_of_log(partition, log)
         except OSError as error:
-            return PartitionStatus(partition=partition, health=Health.UNREADABLE, problem=str(error))
+            return PartitionStatus(partition=partition, health=Health.UNREADABLE, problem=os_error_text(error))
 
     def status_of_log(self, partition: PartitionDir, log: Log, *, quick: bool = False) -> PartitionStatus:
         """Return the state of a partition that is open.

@@ -6,6 +6,7 @@
 imported on first use, so that importing this package is fast and needs neither pyspark nor pyarrow.
 """
 
+import logging
 from typing import TYPE_CHECKING, Any
 
 from kafkalog.lazy_names import homes_of, imported
@@ -28,6 +29,11 @@ _HOMES = homes_of(
         "kafkalog.spark.read.split_reader": "read_records read_split",
     }
 )
+
+# Nobody sets up logging in Spark's Python processes: there Python writes warnings to stderr, the log of the executor,
+# if no handler is found.
+_logger = logging.getLogger("kafkalog")
+_logger.handlers[:] = [handler for handler in _logger.handlers if not isinstance(handler, logging.NullHandler)]
 
 
 def __getattr__(name: str) -> Any:

@@ -25,7 +25,6 @@ from kafkalog._speedups.record import Record
 from kafkalog.errors import LogStateError, OffsetOutOfRangeError
 from kafkalog.record.record_batch import RecordBatch
 from kafkalog.record.record_columns import RecordColumns
-from kafkalog.record.serialization import DecodedRecord, Deserializer, Key, Value, decode, deserialize_bytes
 from kafkalog.storage.checkpoint.leader_epoch_cache import LeaderEpochCache
 from kafkalog.storage.fetch_data_info import FetchDataInfo, IsolationLevel, IsolationName
 from kafkalog.storage.file_names import (
@@ -50,6 +49,8 @@ from kafkalog.storage.segment.log_segments import LogSegments
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from kafkalog.record.serialization import DecodedRecord, Deserializer, Key, Value
 
 # What to do if the first offset wanted is before the log start or after the log end.
 OnOutOfRange: TypeAlias = Literal["raise", "earliest", "latest"]
@@ -308,9 +309,9 @@ class Log(ABC):
         *,
         isolation: IsolationLevel | IsolationName = IsolationLevel.LOG_END,
         on_out_of_range: OnOutOfRange = "raise",
-        key_deserializer: Deserializer[Key],
-        value_deserializer: Deserializer[Value],
-    ) -> Iterator[DecodedRecord[Key, Value]]: ...
+        key_deserializer: "Deserializer[Key]",
+        value_deserializer: "Deserializer[Value]",
+    ) -> "Iterator[DecodedRecord[Key, Value]]": ...
     @overload
     def records(
         self,
@@ -319,9 +320,9 @@ class Log(ABC):
         *,
         isolation: IsolationLevel | IsolationName = IsolationLevel.LOG_END,
         on_out_of_range: OnOutOfRange = "raise",
-        key_deserializer: Deserializer[Key],
+        key_deserializer: "Deserializer[Key]",
         value_deserializer: None = None,
-    ) -> Iterator[DecodedRecord[Key, bytes | None]]: ...
+    ) -> "Iterator[DecodedRecord[Key, bytes | None]]": ...
     @overload
     def records(
         self,
@@ -331,8 +332,8 @@ class Log(ABC):
         isolation: IsolationLevel | IsolationName = IsolationLevel.LOG_END,
         on_out_of_range: OnOutOfRange = "raise",
         key_deserializer: None = None,
-        value_deserializer: Deserializer[Value],
-    ) -> Iterator[DecodedRecord[bytes | None, Value]]: ...
+        value_deserializer: "Deserializer[Value]",
+    ) -> "Iterator[DecodedRecord[bytes | None, Value]]": ...
     def records(
         self,
         start: int | None = None,
@@ -340,9 +341,9 @@ class Log(ABC):
         *,
         isolation: IsolationLevel | IsolationName = IsolationLevel.LOG_END,
         on_out_of_range: OnOutOfRange = "raise",
-        key_deserializer: Deserializer[Any] | None = None,
-        value_deserializer: Deserializer[Any] | None = None,
-    ) -> Iterator[Record] | Iterator[DecodedRecord[Any, Any]]:
+        key_deserializer: "Deserializer[Any] | None" = None,
+        value_deserializer: "Deserializer[Any] | None" = None,
+    ) -> "Iterator[Record] | Iterator[DecodedRecord[Any, Any]]":
         """Yield the records with start <= offset < end, without control records.
 
         Args:
@@ -368,6 +369,9 @@ class Log(ABC):
         found = chain.from_iterable(_record_lists(columns))
         if key_deserializer is None and value_deserializer is None:
             return found
+        # Late, because it imports msgspec, which takes 20 ms.
+        from kafkalog.record.serialization import decode, deserialize_bytes
+
         return decode(found, key_deserializer or deserialize_bytes, value_deserializer or deserialize_bytes)
 
     def columns(

@@ -121,7 +121,7 @@ class LogManager(Mapping[str, AnyLog]):
     def __init__(
         self: "LogManager[Log]",
         log_dir: str | os.PathLike[str],
-        mode: str,
+        mode: Literal["r", "a"],
         config: LogConfig | None = None,
         *,
         topic_configs: Mapping[str, LogConfig] | None = None,
@@ -133,7 +133,7 @@ class LogManager(Mapping[str, AnyLog]):
     def __init__(
         self,
         log_dir: str | os.PathLike[str],
-        mode: str = "r",
+        mode: Literal["r", "a"] = "r",
         config: LogConfig | None = None,
         *,
         topic_configs: Mapping[str, LogConfig] | None = None,
@@ -257,7 +257,7 @@ class LogManager(Mapping[str, AnyLog]):
         names = [(_partition(name), name) for name in self]
         if topics is not None:
             if unknown := {*topics} - {partition.topic for partition, _ in names}:
-                raise KeyError(*sorted(unknown))
+                raise KeyError(f"{self.directory} has no topic {', '.join(sorted(unknown))}")
             names = [each for each in names if each[0].topic in topics]
         partitions = (
             (topic, number, self[name].columns(isolation=isolation, threads=threads)) for (topic, number), name in names

@@ -11,6 +11,7 @@ import errno
 import os
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 from kafkalog._speedups.arguments import BYTES, INT64_MAX, whole
 from kafkalog.errors import NotALogError
@@ -29,7 +30,7 @@ from kafkalog.storage.unified_log import Ending, Opening, Progress, WritableLog
 
 def open_log(
     path: str | os.PathLike[str],
-    mode: str = "r",
+    mode: Literal["r", "a"] = "r",
     config: LogConfig | None = None,
     *,
     decompression_limit: int | None = None,
@@ -55,9 +56,11 @@ def _opened(directory: Path, config: LogConfig, opening: Opening) -> WritableLog
     real = real_path(directory)
     name, data_dir, partition = real.name, real.parent, partition_of_dir(real.name)
     if directory.is_file():
-        raise NotADirectoryError(errno.ENOTDIR, "a partition directory is needed", str(directory))
+        raise NotADirectoryError(errno.ENOTDIR, "a partition directory is needed, and this is a file", str(directory))
     if partition is None:
-        raise NotALogError(f"{name!r} is no partition's directory: <topic>-<number>", str(directory))
+        raise NotALogError(
+            f"{name!r} is not the name of a partition: <topic>-<number>, such as orders-0", str(directory)
+        )
     make_directory(data_dir)
     # Report damaged checkpoints and metadata before anything is changed.
     read_checkpoints(data_dir)

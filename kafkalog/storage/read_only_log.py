@@ -72,7 +72,7 @@ class ReadOnlyLog(Log):
         self._from_first_segment = from_first_segment
         self._attach(directory, config_or_default(config))
         if self.directory.is_file():
-            what = "a partition directory is needed; a single file is read by FileMessageSet(path)"
+            what = "a partition directory is needed, and this is a file: `kafkalog dump` and FileMessageSet read it"
             raise NotADirectoryError(errno.ENOTDIR, what, str(directory))
         self._listing = SegmentListing(self.directory, decompression_limit)
         self._checkpoints: dict[str, OffsetCheckpointFile] = {}

@@ -162,7 +162,7 @@ def test_a_directory_that_is_not_named_as_a_partition_is_refused(append: Append,
     ran = append(tmp_path / "orders", b"a\n")
 
     assert ran.code == 3
-    assert "'orders' is no partition's directory: <topic>-<number>" in ran.err
+    assert "'orders' is not the name of a partition: <topic>-<number>, such as orders-0" in ran.err
 
 
 def test_a_locked_log_is_refused(append: Append, tmp_path: Path) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import pwd
 import signal
 import subprocess
 import sys
@@ -17,6 +19,7 @@ from kafkalog.cli import ls
 from kafkalog.cli.log_source import Source
 from kafkalog.cli.positions import Range
 from kafkalog.cli.progress import Progress
+from kafkalog.errors import os_error_text
 from kafkalog.storage.data_dir.discover import DataDir, LogFile, PartitionDir
 from tests.helpers.running import COMMAND, Kafkalog, batch, segment
 
@@ -132,6 +135,24 @@ def test_a_file_without_permission_is_exit_code_3(kafkalog: Kafkalog, tmp_path: 
     ran = kafkalog(command, path.parent)
     assert ran.code == 3
     assert f"{path}: Permission denied" in ran.err
+
+
+def test_who_may_access_a_file_of_another_user_is_named(
+    kafkalog: Kafkalog, golden_logs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data_dir = golden_logs / "kafka-3.9" / "data"
+    owner = pwd.getpwuid(data_dir.stat().st_uid).pw_name
+
+    def refuse(path: Path, *_: object, **__: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr("kafkalog.scan.status.ReadOnlyLog", refuse)
+    told = f"{data_dir / 'v2-none-0'}: Permission denied"
+    assert f"v2-none-0: {told}\n" in kafkalog("status", data_dir).out
+    monkeypatch.setattr(os, "geteuid", lambda: data_dir.stat().st_uid + 1)
+    assert f"v2-none-0: {told} (its owner may access it: sudo -u {owner})\n" in kafkalog("status", data_dir).out
+    refused = PermissionError(errno.EACCES, "Permission denied", str(data_dir / "missing"))
+    assert os_error_text(refused).endswith(f"missing: Permission denied (its owner may access it: sudo -u {owner})")
 
 
 @pytest.mark.parametrize("command", ["ls", "dump"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import pickle
 from typing import Any
 
 import pytest
@@ -13,6 +15,7 @@ from kafkalog.errors import SerializationError
 from kafkalog.record import serialization
 from kafkalog.record.log_validator import validate_messages_and_assign_offsets
 from kafkalog.record.serialization import (
+    DecodedRecord,
     Deserializer,
     Encodable,
     decode,
@@ -134,6 +137,26 @@ def test_any_callable_serializes_and_deserializes() -> None:
     (record,) = encode([(1, "a")], lambda key: b"k%d" % key, str.encode)
     (decoded,) = decode([record], lambda key: key, lambda value: len(value or b""))
     assert (decoded.key, decoded.value) == (b"k1", 1)
+
+
+def test_a_decoded_record_has_the_fields_of_a_record_in_the_same_order() -> None:
+    record = Record(b"v", b"k", [("h", None)], 7, offset=8, timestamp_type=TimestampType.LOG_APPEND_TIME, sequence=9)
+    (decoded,) = decode([record], deserialize_text, deserialize_text)
+    fields = list(inspect.signature(Record).parameters)
+    assert list(inspect.signature(DecodedRecord).parameters) == fields
+    assert [getattr(decoded, name) for name in fields] == ["v", "k", *(getattr(record, name) for name in fields[2:])]
+    assert pickle.loads(pickle.dumps(decoded)) == decoded
+
+
+def test_fields_of_decoded_records_have_names_and_no_positions() -> None:
+    with pytest.raises(TypeError, match="positional"):
+        DecodedRecord("k", "v")  # type: ignore[call-arg]
+    decoded = DecodedRecord(value="v", key="k")
+    assert list(encode([decoded], serialize_text, serialize_text)) == [Record(b"v", b"k")]
+    with pytest.raises(TypeError, match="unpack"):
+        _key, _value, *_ = decoded  # type: ignore[misc]
+    with pytest.raises(AttributeError, match="immutable"):
+        decoded.key = "other"  # type: ignore[misc]
 
 
 # --- the two ways, from end to end

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from textwrap import dedent
 from typing import Any
 
 import pytest
@@ -192,3 +194,23 @@ def test_a_worker_killed_in_the_middle_of_its_task_changes_nothing(spark_session
     found = frame.load(str(SEGMENTS)).collect()
     assert killed.exists()
     assert sorted(row.offset for row in found) == list(range(1200))
+
+
+def test_the_blocks_of_the_page_about_spark_print_what_it_shows(
+    spark_session: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PYSPARK_PYTHON", os.environ["PYSPARK_PYTHON"])
+    shutil.copytree(SEGMENTS, tmp_path / "demo" / "v2-zstd-0")
+    page = (Path(__file__).parents[2] / "docs" / "spark.md").read_text("utf-8")
+    names: dict[str, Any] = {}
+    for block in re.findall(r"^ *```python\n(.*?)^ *```$", page, re.MULTILINE | re.DOTALL):
+        # That of Spark Connect needs a server.
+        if ".remote(" not in block:
+            placed = block.replace('"/tmp/', f'"{tmp_path}/').replace('"demo/', f'"{tmp_path}/demo/')
+            exec(dedent(placed), names)
+    assert names["spark"] is spark_session
+    printed = capsys.readouterr().out
+    shown = re.findall(r"^```text\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    assert len(shown) == 2
+    assert printed.startswith(shown[0])
+    assert printed.endswith(shown[1])

@@ -131,7 +131,7 @@ def test_the_records_of_a_data_directory_are_one_table(golden_logs: Path) -> Non
         )
         assert (some.schema.names, some.num_rows) == (["partition", "topic"], committed)
         assert set(some.column("topic").to_pylist()) == {topic}
-        with pytest.raises(KeyError, match="no-such-topic"):
+        with pytest.raises(KeyError, match="has no topic no-such-topic"):
             manager.to_arrow_reader(["no-such-topic"])
         with pytest.raises(ValueError, match="topic, partition, offset"):
             manager.to_arrow_reader(columns=["broker"])

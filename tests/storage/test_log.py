@@ -186,4 +186,4 @@ def test_a_file_is_no_directory(partition: Path) -> None:
 @pytest.mark.parametrize("mode", ["", "rw", "x", "R"])
 def test_an_unknown_mode_is_refused(partition: Path, mode: str) -> None:
     with pytest.raises(ValueError, match="mode"):
-        kafkalog.open(partition, mode)
+        kafkalog.open(partition, mode)  # type: ignore[call-overload]

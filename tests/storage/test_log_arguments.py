@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -71,7 +71,8 @@ def test_a_file_is_no_directory_in_either_mode(tmp_path: Path, mode: Any) -> Non
 
 
 def test_each_mode_opens_its_class_of_log(log: WritableLog, tmp_path: Path) -> None:
-    for mode, kind in zip("ra", (ReadOnlyLog, WritableLog), strict=True):
+    modes: tuple[Literal["r", "a"], ...] = ("r", "a")
+    for mode, kind in zip(modes, (ReadOnlyLog, WritableLog), strict=True):
         with kafkalog.open(tmp_path / f"{mode}-0" if mode == "a" else log.directory, mode) as other:
             assert type(other) is kind
 

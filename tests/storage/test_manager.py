@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -111,7 +111,7 @@ def test_names_that_are_no_partitions_are_refused(data_dir: Path, name: str) -> 
 
 
 @pytest.mark.parametrize("mode", ["r", "a"])
-def test_a_closed_manager_gives_nothing_more(data_dir: Path, mode: str) -> None:
+def test_a_closed_manager_gives_nothing_more(data_dir: Path, mode: Literal["r", "a"]) -> None:
     with manager(data_dir) as written:
         written.create("topic-0")
     found = LogManager(data_dir, mode)
@@ -156,7 +156,7 @@ def test_a_path_that_is_no_directory_is_an_error_that_names_it(tmp_path: Path) -
     with pytest.raises(FileNotFoundError):
         LogManager(tmp_path / "missing")
     with pytest.raises(ValueError, match="mode is 'w'"):
-        LogManager(tmp_path, "w")
+        LogManager(tmp_path, "w")  # type: ignore[call-overload]
 
 
 # --- creating and deleting

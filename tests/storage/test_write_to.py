@@ -273,6 +273,12 @@ def test_a_file_can_be_written_to_itself(tmp_path: Path) -> None:
     assert path.read_bytes() == expected + expected[:1000]
 
 
+def test_a_set_gives_all_of_its_bytes_and_a_part_those_of_the_part(any_set: MessageSet, tmp_path: Path) -> None:
+    assert bytes(any_set) == DATA
+    (tmp_path / "file").write_bytes(DATA)
+    assert bytes(FileMessageSet(tmp_path / "file").read(100, 50)) == DATA[100:150]
+
+
 def test_a_pipe_receives_all_bytes(any_set: MessageSet) -> None:
     source, target = os.pipe()
     with open(target, "wb") as file, received(lambda: os.read(source, 1 << 16)) as found:

@@ -133,7 +133,8 @@ def _directory(path: Path) -> DataDir | PartitionDir:
         return DataDir(path, tuple(partitions))
     if parse_partition_dir(real_path(path).name) is not None:
         return partition_dir(path)
-    raise NotALogError("no Kafka log: neither segments (<20 digits>.log) in it nor partitions below it", str(path))
+    what = "no Kafka log: neither segments (<20 digits>.log) in it nor partitions (<topic>-<number>) below it"
+    raise NotALogError(f"{what}; log.dirs in server.properties names a broker's data directories", str(path))
 
 
 def _partitions(path: Path) -> list[PartitionDir]:
