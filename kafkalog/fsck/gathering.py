@@ -51,7 +51,9 @@ class Batches:
 
         position, first, last, magic = map(column, ("position", "base_offset", "last_offset", "magic"))
         epoch, counts = column("partition_leader_epoch"), column("records_count")
-        fewer = counts <= last - first
+        # An empty batch without a timestamp stands for what a repair has dropped: Kafka's cleaner keeps the timestamp.
+        timestamp = column("max_timestamp")
+        fewer = (counts <= last - first) & ((counts > 0) | (timestamp >= 0))
         if magic.min() < 2:
             modern = magic >= 2
             known = modern | (column("compression_type") == 0)
@@ -60,7 +62,7 @@ class Batches:
             epoch, fewer = np.where(modern, epoch, -1), fewer & modern
         end = int(position[-1]) + int(runs[-1]["size_in_bytes"][-1])
         rising = (before is None or first[0] > before) and bool((first[1:] > last[:-1]).all() and (last >= first).all())
-        return cls(before, end, position, first, last, column("max_timestamp"), epoch, int(magic.max()), rising,
+        return cls(before, end, position, first, last, timestamp, epoch, int(magic.max()), rising,
                    bool(fewer.any()))  # fmt: skip
 
 
