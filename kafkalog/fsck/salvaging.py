@@ -42,8 +42,10 @@ from kafkalog.storage.checkpoint.partition_metadata_file import (
 from kafkalog.storage.data_dir.directory_lock import DirectoryLock
 from kafkalog.storage.data_dir.session import Session
 from kafkalog.storage.file_names import (
+    CLEAN_SHUTDOWN_FILE,
     INDEX_SUFFIX,
     LEADER_EPOCH_CHECKPOINT,
+    LOCK_FILE,
     LOG_START_OFFSET_CHECKPOINT,
     PARTITION_METADATA,
     TIME_INDEX_SUFFIX,
@@ -67,6 +69,7 @@ WRONG_OFFSETS = {
     "offset-beyond-segment",
     "segment-overlap",
 }
+_OF_A_SESSION = {LOCK_FILE, CLEAN_SHUTDOWN_FILE}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,39 +139,39 @@ def salvage(
         raise NotALogError("no segments (<20 digits>.log) to salvage", str(source))
     if destination.is_symlink():
         raise FileExistsError(EEXIST, "the destination is a link", str(destination))
-    make_directory(destination.parent)
-    # The new partition, once it is there: until then nothing has changed in the data directory.
-    session, created = Session(DirectoryLock.of_partition(destination)), list[str]()
-    try:
-        if destination.exists() and any(destination.iterdir()):
-            raise FileExistsError(EEXIST, "the destination is not empty", str(destination))
-        topic_id = _topic_id(source, destination, partition.topic, topic_id)
-        with _temporary(destination) as temporary:
-            made = temporary / destination.name
-            made.mkdir()
-            report = report or (lambda _: None)
-            epochs = _leader_epochs(source)
-            copy = Copy(made, epochs, report)
-            for finding in dangling_findings(source, names_in(source)):
-                report(finding)
-            for (base_offset, path), following in zip(files, [*(base for base, _ in files[1:]), None], strict=True):
-                bounds = Bounds(base_offset, following)
-                copy.add(path, Scope(str(path), bounds, following is not None, progress=progress))
-            # There may be epochs without a batch. Recovery corrects those that the batches refute.
-            if epochs:
-                write_leader_epoch_checkpoint(made / LEADER_EPOCH_CHECKPOINT, epochs)
-            write_partition_metadata(made / PARTITION_METADATA, topic_id)
-            with WritableLog.load(made, config) as log:
-                start = _log_start_offset(source)
-                log.update_high_watermark(log.log_end_offset)
-                if start <= log.log_end_offset:
-                    log.maybe_increment_log_start_offset(start)
-            session.update_checkpoints([log])
-            made.rename(destination)
-            sync_directory(destination.parent)
-        created.append(destination.name)
-    finally:
-        session.end(*created, in_order=True)
+    with _data_dir(destination.parent):
+        # The new partition, once it is there: until then nothing has changed in the data directory.
+        session, created = Session(DirectoryLock.of_partition(destination)), list[str]()
+        try:
+            if destination.exists() and any(destination.iterdir()):
+                raise FileExistsError(EEXIST, "the destination is not empty", str(destination))
+            topic_id = _topic_id(source, destination, partition.topic, topic_id)
+            with _temporary(destination) as temporary:
+                made = temporary / destination.name
+                made.mkdir()
+                report = report or (lambda _: None)
+                epochs = _leader_epochs(source)
+                copy = Copy(made, epochs, report)
+                for finding in dangling_findings(source, names_in(source)):
+                    report(finding)
+                for (base_offset, path), following in zip(files, [*(base for base, _ in files[1:]), None], strict=True):
+                    bounds = Bounds(base_offset, following)
+                    copy.add(path, Scope(str(path), bounds, following is not None, progress=progress))
+                # There may be epochs without a batch. Recovery corrects those that the batches refute.
+                if epochs:
+                    write_leader_epoch_checkpoint(made / LEADER_EPOCH_CHECKPOINT, epochs)
+                write_partition_metadata(made / PARTITION_METADATA, topic_id)
+                with WritableLog.load(made, config) as log:
+                    start = _log_start_offset(source)
+                    log.update_high_watermark(log.log_end_offset)
+                    if start <= log.log_end_offset:
+                        log.maybe_increment_log_start_offset(start)
+                session.update_checkpoints([log])
+                made.rename(destination)
+                sync_directory(destination.parent)
+            created.append(destination.name)
+        finally:
+            session.end(*created, in_order=True)
     return SalvagedPartition(
         directory=destination,
         topic_partition=partition,
@@ -216,6 +219,22 @@ def _log_start_offset(source: Path) -> int:
         return 0
     partition = partition_of_dir(source.name)
     return 0 if partition is None else starts.get(partition, 0)
+
+
+@contextmanager
+def _data_dir(path: Path) -> Iterator[None]:
+    """Create a data directory if there is none. After an error remove what was created, if nothing else is in it."""
+    missing = [each for each in (path, *path.parents) if not each.exists()]
+    make_directory(path)
+    try:
+        yield
+    except BaseException:
+        if missing and {each.name for each in path.iterdir()} <= _OF_A_SESSION:
+            for name in _OF_A_SESSION:
+                (path / name).unlink(missing_ok=True)
+            for each in missing:
+                each.rmdir()
+        raise
 
 
 @contextmanager
