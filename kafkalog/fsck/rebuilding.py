@@ -13,11 +13,12 @@ Recovery cuts a segment at the first damage, also one behind a link: so the dama
 import re
 import shutil
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from filecmp import cmp
 from pathlib import Path
 
-from kafkalog.errors import CorruptRecordError
+from kafkalog.errors import CorruptCheckpointError, CorruptRecordError
 from kafkalog.fsck.recovering import collected_messages
 from kafkalog.fsck.salvaging import Copy
 from kafkalog.fsck.verifying import scope_of
@@ -114,8 +115,9 @@ def rebuilt(directory: Path, scratch: Path, work: Work, log_start_offset: int) -
 
 
 def _fill(directory: Path, made: Path, work: Work) -> None:
-    known = LEADER_EPOCH_CHECKPOINT not in work.files
-    epochs = read_leader_epoch_checkpoint(directory / LEADER_EPOCH_CHECKPOINT) if known and work.drops else []
+    epochs = list[tuple[int, int]]()
+    with suppress(CorruptCheckpointError):
+        epochs = read_leader_epoch_checkpoint(directory / LEADER_EPOCH_CHECKPOINT)
     for name in sorted(set(file_names(directory)) - work.left_out):
         path, base = directory / name, segment_base_offset(name)
         if name in work.drops and base is not None:

@@ -13,7 +13,7 @@ import logging
 import os
 import shutil
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from errno import EEXIST
 from io import FileIO
@@ -22,12 +22,12 @@ from uuid import uuid4
 
 import numpy as np
 
-from kafkalog.errors import CorruptCheckpointError, InconsistentTopicIdError, NotALogError
+from kafkalog.errors import CorruptCheckpointError, InconsistentTopicIdError, KafkaLogError, NotALogError
 from kafkalog.fsck.file_check import FileCheck, Scope
 from kafkalog.fsck.findings import Finding, Summary
-from kafkalog.fsck.header_checks import Bounds, Flags, first_offsets
+from kafkalog.fsck.header_checks import MOST_OFFSETS, Bounds, Flags, first_offsets
 from kafkalog.fsck.layout_checks import dangling_findings, names_in
-from kafkalog.fsck.walk import Run, Source, walk
+from kafkalog.fsck.walk import Run, Source, header_at, walk
 from kafkalog.record.records_builder import empty_batch
 from kafkalog.storage.checkpoint.checkpoint_file import (
     read_leader_epoch_checkpoint,
@@ -352,7 +352,7 @@ class Copy:
                 self._copy(part, source, out)
                 before = part.run.rows[part.stop - 1]
             if dropped is not None:
-                _write(out, self._in_place_of(dropped, scope.bounds, before, None))
+                _write(out, self._in_place_of(dropped, scope.bounds, before, _first_of_next(path, scope.bounds)))
             self.read += source.size
             is_empty = not out.tell()
         if is_empty and scope.sealed:
@@ -380,26 +380,37 @@ class Copy:
             dropped: What is dropped.
             bounds: The offsets of the segment.
             before: The good batch before it in the segment; None without one.
-            after: The one after it.
+            after: The batch after it, perhaps in the next segment; None without one.
 
         Returns:
             No bytes if the offsets are not known, or the format there is older.
         """
         first, last, limit = dropped.first, dropped.last, bounds.last()
-        beside = after if after is not None else before
-        is_older = not self._epochs if beside is None else beside["magic"] < 2
+        nearest = after if after is not None else before
+        is_older = not self._epochs if nearest is None else nearest["magic"] < 2
         if first is None or last is None or first > last or is_older or (limit is not None and last > limit):
             return b""
         least, most = (-1 if each is None else int(each["partition_leader_epoch"]) for each in (before, after))
         starts = [first, *(start for _, start in self._epochs if first < start <= last)]
         found = list[tuple[int, int]]()
         for start in starts:
-            epoch = max((epoch for epoch, begin in self._epochs if begin <= start), default=-1)
-            epoch = max(epoch, least) if most < 0 else min(max(epoch, least), most)
+            epoch = max(least, max((epoch for epoch, begin in self._epochs if begin <= start), default=most))
+            epoch = epoch if after is None else min(epoch, most)
             if not found or found[-1][1] != epoch:
                 found.append((start, epoch))
         ends = [*(start - 1 for start, _ in found[1:]), last]
         return b"".join(empty_batch(start, end, epoch) for (start, epoch), end in zip(found, ends, strict=True))
+
+
+def _first_of_next(path: Path, bounds: Bounds) -> np.void | None:
+    """Return the row of the first batch of the next segment; None if it cannot be one."""
+    if bounds.following is None:
+        return None
+    with suppress(KafkaLogError, OSError), closing(open_source(path.with_name(f"{bounds.following:020}.log"))) as source:
+        for row in header_at(source, 0):
+            if 0 <= row["magic"] <= 2 and bounds.following <= row["last_offset"] <= bounds.following + MOST_OFFSETS:
+                return row
+    return None
 
 
 def _write(out: FileIO, data: bytes | memoryview) -> None:

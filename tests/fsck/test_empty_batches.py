@@ -58,6 +58,18 @@ def test_leader_epochs_that_the_batches_beside_refute_are_not_taken(tmp_path: Pa
     assert salvaged(source, tmp_path) == batch(0, 3) + empty(1, 6, 3) + batch(7, 3)
 
 
+@pytest.mark.parametrize("epochs", [((3, 0), (4, 5), (9, 7)), ((3, 0),), ()])
+def test_the_next_segment_tells_the_leader_epoch_of_a_whole_segment(
+    tmp_path: Path, epochs: tuple[tuple[int, int], ...]
+) -> None:
+    source = damaged(tmp_path, batch(0, 3), epochs=epochs)
+    (source / f"{1:020}.log").write_bytes(b"\7" * 300)
+    (source / f"{9:020}.log").write_bytes(batch(9, 4))
+    made = salvage(source, tmp_path / "salvaged" / "orders-0").directory / f"{1:020}.log"
+    expected = {3: empty(1, 4, 3) + empty(5, 8, 4), 1: empty(1, 8, 3), 0: empty(1, 8, 4)}
+    assert made.read_bytes() == expected[len(epochs)]
+
+
 def test_messages_of_older_formats_get_none_in_their_midst(tmp_path: Path) -> None:
     old = [entries(records(b"v", offset=offset), magic=1) for offset in (0, 7)]
     source = damaged(tmp_path, old[0], None, old[1])
