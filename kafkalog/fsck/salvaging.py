@@ -25,7 +25,7 @@ import numpy as np
 from kafkalog.errors import CorruptCheckpointError, InconsistentTopicIdError, KafkaLogError, NotALogError
 from kafkalog.fsck.file_check import FileCheck, Scope
 from kafkalog.fsck.findings import Finding, Summary
-from kafkalog.fsck.header_checks import MOST_OFFSETS, Bounds, Flags, first_offsets
+from kafkalog.fsck.header_checks import Bounds, Flags, first_offsets
 from kafkalog.fsck.layout_checks import dangling_findings, names_in
 from kafkalog.fsck.walk import Run, Source, header_at, walk
 from kafkalog.record.records_builder import empty_batch
@@ -406,10 +406,12 @@ def _first_of_next(path: Path, bounds: Bounds) -> np.void | None:
     """Return the row of the first batch of the next segment; None if it cannot be one."""
     if bounds.following is None:
         return None
-    with suppress(KafkaLogError, OSError), closing(open_source(path.with_name(f"{bounds.following:020}.log"))) as source:
-        for row in header_at(source, 0):
-            if 0 <= row["magic"] <= 2 and bounds.following <= row["last_offset"] <= bounds.following + MOST_OFFSETS:
-                return row
+    with suppress(KafkaLogError, OSError):
+        with closing(open_source(path.with_name(f"{bounds.following:020}.log"))) as source:
+            rows = header_at(source, 0)
+        if len(rows) and Bounds(bounds.following).inside(rows)[0] and 0 <= rows["magic"][0] <= 2:
+            first: np.void = rows[0]
+            return first
     return None
 
 
