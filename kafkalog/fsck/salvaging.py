@@ -111,7 +111,8 @@ def salvage(
     """Copy every good batch of a partition to a new partition directory that a broker accepts.
 
     A batch is good if its checksum is valid, and if its offsets follow those of the batches before it and belong to its
-    segment. Records that cannot be decompressed are copied: no broker looks at them, see `verify_path`.
+    segment. Records that cannot be decompressed are copied: no broker looks at them, see `verify_path`. Empty batches
+    of format 2 take the place of the others, with their offsets, except at the end of the log.
 
     Args:
         source: The damaged partition directory. It is only read.
