@@ -76,6 +76,13 @@ def test_messages_of_older_formats_get_none_in_their_midst(tmp_path: Path) -> No
     assert salvaged(source, tmp_path) == b"".join(old)
 
 
+def test_a_batch_at_the_largest_offset_is_damage(tmp_path: Path) -> None:
+    wrong = with_bytes(empty(0, 5, 3), 0, (2**63 - 1).to_bytes(8, "big"))
+    source = damaged(tmp_path, batch(0, 3), wrong, batch(7, 3))
+    assert [each.code for each in verify_path(source / f"{0:020}.log")] == ["offset-beyond-segment"]
+    assert salvaged(source, tmp_path) == batch(0, 3) + empty(1, 6, 3) + batch(7, 3)
+
+
 def test_offsets_at_the_end_of_the_log_get_none(tmp_path: Path) -> None:
     source = damaged(tmp_path, batch(0, 3), None)
     assert salvaged(source, tmp_path) == batch(0, 3)
