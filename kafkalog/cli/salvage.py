@@ -34,7 +34,8 @@ Exit codes:
      written; of a data directory, the other partitions are still copied
 
 SRC is only read. Offsets, leader epochs and the topic id are those of SRC;
-indexes and producer state are built anew. A partition in DEST appears when it
+empty batches take the place of damaged ones; indexes and producer state are
+built anew. A partition in DEST appears when it
 is complete, and is not made again: interrupted, the same command goes on with
 the others. No broker may run on the data directory of DEST.
 

@@ -27,8 +27,9 @@ from kafkalog.sizes import parse_size
 if TYPE_CHECKING:
     from collections.abc import Generator
 
+    from kafkalog.errors import NotALogError
     from kafkalog.fsck.findings import Finding, Summary, Verdict
-    from kafkalog.fsck.verifying import Options
+    from kafkalog.fsck.verifying import Options, Place
 
 COLOURS = {"error": "red", "warning": "yellow"}
 
@@ -244,11 +245,12 @@ def verify(  # noqa: PLR0917 # click passes them by name
     options = Options(
         deep=deep, only=only or SUBJECTS, jobs=jobs, throttle=throttle, for_version=for_version, summary=summary
     )
+    places = [(path, _discovered(path, topics)) for path in paths]
     start, complete = time.monotonic(), False
     try:
         with raised():
-            for path in paths:
-                with closing(_findings(path, topics, options, quiet=quiet)) as findings:
+            for path, place in places:
+                with closing(_findings(path, place, options, quiet=quiet)) as findings:
                     for finding in findings:
                         report.add(finding)
         complete = True
@@ -263,16 +265,26 @@ def verify(  # noqa: PLR0917 # click passes them by name
     return exit_code(summary, strict=strict)
 
 
-def _findings(path: Path, topics: tuple[str, ...], options: Options, *, quiet: bool) -> Generator[Finding, None, None]:
-    """Yield the findings of one PATH, clearing the progress line before each."""
+def _discovered(path: Path, topics: tuple[str, ...]) -> Place | OSError | NotALogError:
+    """Return what is at a PATH, with the partitions that match, or why that is not known."""
     from kafkalog.errors import NotALogError
-    from kafkalog.fsck.verifying import not_readable, verify_place
-    from kafkalog.storage.data_dir.discover import discover, log_bytes
+    from kafkalog.storage.data_dir.discover import discover
 
     try:
-        place = select(discover(path), topics)
+        return select(discover(path), topics)
     except (OSError, NotALogError) as error:
-        yield options.summary.count(not_readable(path, error))
+        return error
+
+
+def _findings(
+    path: Path, place: Place | OSError | NotALogError, options: Options, *, quiet: bool
+) -> Generator[Finding, None, None]:
+    """Yield the findings of one PATH, clearing the progress line before each."""
+    from kafkalog.fsck.verifying import not_readable, verify_place
+    from kafkalog.storage.data_dir.discover import log_bytes
+
+    if isinstance(place, Exception):
+        yield options.summary.count(not_readable(path, place))
         return
     with Progress(lambda: log_bytes(place), quiet=quiet) as progress:
         for finding in verify_place(place, replace(options, progress=progress.advance)):

@@ -3,7 +3,9 @@
 A run of large batches has only some hundred rows, and on so few the calls of numpy take longer than their work.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Protocol
 
 import numpy as np
@@ -51,7 +53,9 @@ class Batches:
 
         position, first, last, magic = map(column, ("position", "base_offset", "last_offset", "magic"))
         epoch, counts = column("partition_leader_epoch"), column("records_count")
-        fewer = counts <= last - first
+        # An empty batch without a timestamp stands for what a repair has dropped: Kafka's cleaner keeps the timestamp.
+        timestamp = column("max_timestamp")
+        fewer = (counts <= last - first) & ((counts > 0) | (timestamp >= 0))
         if magic.min() < 2:
             modern = magic >= 2
             known = modern | (column("compression_type") == 0)
@@ -60,7 +64,7 @@ class Batches:
             epoch, fewer = np.where(modern, epoch, -1), fewer & modern
         end = int(position[-1]) + int(runs[-1]["size_in_bytes"][-1])
         rising = (before is None or first[0] > before) and bool((first[1:] > last[:-1]).all() and (last >= first).all())
-        return cls(before, end, position, first, last, column("max_timestamp"), epoch, int(magic.max()), rising,
+        return cls(before, end, position, first, last, timestamp, epoch, int(magic.max()), rising,
                    bool(fewer.any()))  # fmt: skip
 
 
@@ -86,16 +90,17 @@ class Gathering:
     def see(self, item: Item, file: Source) -> None:
         """Gather the next batches."""
         del file
-        if isinstance(item, Run) and item.valid.all():
-            self._runs.append(item.rows)
-            self._count += len(item.rows)
-            if self._count >= _ROWS:
-                self.flush()
-            return
-        self.flush()
-        for watcher in self._watchers:
-            watcher.lose(item)
-        self._before = None
+        for part in _parts(item):
+            if isinstance(part, Run) and part.valid[0]:
+                self._runs.append(part.rows)
+                self._count += len(part.rows)
+                if self._count >= _ROWS:
+                    self.flush()
+                continue
+            self.flush()
+            for watcher in self._watchers:
+                watcher.lose(part)
+            self._before = None
 
     def flush(self) -> None:
         """Pass on what is gathered."""
@@ -105,3 +110,13 @@ class Gathering:
                 watcher.see(batches)
             self._before = int(batches.last[-1])
         self._runs, self._count = [], 0
+
+
+def _parts(item: Item) -> Iterator[Item]:
+    """Yield a batch range in parts, of which each is valid or damaged as a whole."""
+    if not isinstance(item, Run):
+        yield item
+        return
+    edges = [0, *(np.flatnonzero(np.diff(item.valid)) + 1).tolist(), len(item.valid)]
+    for start, stop in pairwise(edges):
+        yield item._replace(rows=item.rows[start:stop], valid=item.valid[start:stop])

@@ -52,7 +52,9 @@ class Bounds:
     def inside(self, rows: Rows) -> Flags:
         """Return which of `rows` have only offsets that the segment may hold, judged by their headers."""
         least, largest = self.span
-        flags: Flags = (first_offsets(rows) >= least) & (rows["last_offset"] <= largest)
+        first = first_offsets(rows)
+        # The last offset of a batch that begins near 2**63 is negative.
+        flags: Flags = (first >= least) & (first <= largest) & (rows["last_offset"] <= largest)
         return flags
 
 
@@ -171,7 +173,8 @@ class OrderCheck:
         inside = self._bounds.inside(rows)
         if inside.all():
             return inside
-        first, last = first_offsets(rows), rows["last_offset"]
+        first = first_offsets(rows)
+        last = np.maximum(first, rows["last_offset"])
         base, most, following = self._bounds.base or 0, self._bounds.last(), self._bounds.following
         below, beyond = first < base, np.zeros_like(inside)
         if most is not None:

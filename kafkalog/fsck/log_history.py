@@ -21,7 +21,7 @@ class Extent(NamedTuple):
         base: Its base offset.
         end: The offset after its last batch; the base offset if it has none.
         size: The number of bytes walked.
-        whole: Whether nothing before its end is damaged.
+        whole: Whether its end is known, because no damage follows its last batch.
         has_tail: Whether a torn or zeroed tail follows its end.
     """
 
@@ -89,7 +89,8 @@ class LogHistory:
         extent = self.extents[-1]
         self._see_epochs(batches, extent.path)
         self._see_gaps(batches, extent)
-        self.extents[-1] = extent._replace(size=batches.end, end=max(extent.end, int(batches.last[-1]) + 1))
+        end = max(extent.end, int(batches.last[-1]) + 1)
+        self.extents[-1] = extent._replace(size=batches.end, end=end, whole=True)
 
     def _see_gaps(self, batches: Batches, extent: Extent) -> None:
         self._batches += len(batches.last)

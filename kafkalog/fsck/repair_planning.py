@@ -6,11 +6,12 @@ follows from the log; so nothing is rebuilt beside a damaged log until its damag
 
 import os
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
@@ -206,7 +207,7 @@ class Left:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Place:
     """The directories of a repair.
 
@@ -220,13 +221,17 @@ class Place:
     partitions: tuple[Path, ...]
     siblings: tuple[Path, ...]
 
+    @cached_property
+    def _own(self) -> frozenset[Path]:
+        return frozenset(self.partitions)
+
     def is_in_place_of_file(self, path: Path) -> bool:
         """Return whether a path is a directory, and no partition."""
         return path.is_dir() and path not in {self.data_dir, *self.partitions, *self.siblings}
 
     def holding(self, path: Path) -> Path | None:
         """Return the partition that a path is, or is in."""
-        return next((each for each in (path, path.parent) if each in self.partitions), None)
+        return next((each for each in (path, path.parent) if each in self._own), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -496,6 +501,15 @@ class _Planning:
             self._changes[Mending.TOPIC_ID, path] = []
             self._ids[path] = given
 
+    @cached_property
+    def _ids_there(self) -> Mapping[str, Counter[str]]:
+        """How many partitions have which topic id, by topic."""
+        counted = defaultdict[str, Counter[str]](Counter)
+        for each in self._place.siblings:
+            if (found := _id_in(each / PARTITION_METADATA)) is not None:
+                counted[_topic_of(each) or ""][found] += 1
+        return counted
+
     def _other_id_of_cluster(self, path: Path) -> str | None:
         """Return the topic id that the cluster has, if another one is written to a `partition.metadata`."""
         known = self._cluster_ids.get(_topic_of(path.parent) or "")
@@ -508,8 +522,7 @@ class _Planning:
             None if it is not known; also if the partition may belong to a topic of this name that was deleted.
         """
         topic, own = _topic_of(directory) or "", Path(finding.path)
-        beside = (each / PARTITION_METADATA for each in self._place.siblings if _topic_of(each) == topic)
-        ids = Counter(found for each in beside if (found := _id_in(each)) is not None)
+        ids = self._ids_there[topic]
         known = self._topic_ids.get(topic)
         if known is None and topic in self._cluster_ids:
             of_cluster = self._cluster_ids[topic]

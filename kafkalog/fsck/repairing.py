@@ -156,7 +156,9 @@ class _Staging:
         self._place = plan.place
         self._journal = journal
         self._scratch = journal.path / "scratch"
-        # By file, the new offsets of partitions; None removes a line.
+        self._aside = [each.path for each in plan.changes if each.mending is Mending.ASIDE]
+        # By file, the offsets of partitions as they are, and the new ones; None removes a line.
+        self._known: dict[str, dict[TopicPartition, int]] = {}
         self._offsets: dict[str, dict[TopicPartition, int | None]] = {}
 
     def stage(self) -> None:
@@ -197,8 +199,7 @@ class _Staging:
                 self._journal.stage(path, None)
 
     def _rebuild(self, directory: Path, work: Work) -> None:
-        aside = (each.path for each in self._plan.changes if each.mending is Mending.ASIDE)
-        work.left_out |= {path.name for path in aside if path.parent == directory}
+        work.left_out |= {path.name for path in self._aside if path.parent == directory}
         start = self._offset(LOG_START_OFFSET_CHECKPOINT, directory)
         corrected = self._offsets.get(LOG_START_OFFSET_CHECKPOINT, {})
         partition = parse_partition_dir(directory.name)
@@ -221,7 +222,16 @@ class _Staging:
     def _offset(self, name: str, directory: Path) -> int | None:
         """Return the offset of a partition in a checkpoint of its data directory, if there is one."""
         partition = parse_partition_dir(directory.name)
-        return None if partition is None else _readable(self._place.data_dir / name).get(partition)
+        return None if partition is None else self._readable(name).get(partition)
+
+    def _readable(self, name: str) -> dict[TopicPartition, int]:
+        """Return the offsets in a checkpoint that can be read. It is read once."""
+        if name not in self._known:
+            try:
+                self._known[name] = readable_offsets(self._place.data_dir / name)
+            except CorruptCheckpointError:
+                self._known[name] = {}
+        return self._known[name]
 
     def _set(self, name: str, directory: Path, offset: int | None) -> None:
         partition = parse_partition_dir(directory.name)
@@ -244,7 +254,7 @@ class _Staging:
                 directory = self._place.data_dir / (finding.partition or Path(finding.path).parent.name)
                 self._set(name, directory, _log_start(directory))
             elif name == LOG_START_OFFSET_CHECKPOINT:
-                known = _readable(self._place.data_dir / name)
+                known = self._readable(name)
                 for directory in self._place.siblings:
                     partition = parse_partition_dir(directory.name)
                     if partition is not None and partition not in known:
@@ -252,7 +262,7 @@ class _Staging:
 
     def _stage_checkpoint(self, name: str, changed: Mapping[TopicPartition, int | None]) -> None:
         path, made = self._place.data_dir / name, self._scratch / name
-        offsets: dict[TopicPartition, int | None] = {**_readable(path), **changed}
+        offsets: dict[TopicPartition, int | None] = {**self._readable(name), **changed}
         write_offset_checkpoint(made, {each: offset for each, offset in offsets.items() if offset is not None})
         if not path.exists() or not cmp(path, made, shallow=False):
             self._journal.stage(path, made)
@@ -276,13 +286,6 @@ def _add(change: Change, work: Work) -> None:
             work.files.add(name)
         case Mending.SETTLE:
             work.settles = True
-
-
-def _readable(path: Path) -> dict[TopicPartition, int]:
-    try:
-        return readable_offsets(path)
-    except CorruptCheckpointError:
-        return {}
 
 
 def _log_start(directory: Path) -> int | None:

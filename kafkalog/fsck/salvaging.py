@@ -1,9 +1,10 @@
 """Salvage of a damaged partition: `salvage`.
 
     source       batch | damaged | batch | lost bytes | batch          never written to
-    destination  batch |           batch |              batch          offsets, leader epochs and topic id as before
+    destination  batch | empty   | batch | empty      | batch          offsets, leader epochs and topic id as before
 
-The good batches are copied byte for byte to segments of the same base offsets. The copy is then recovered as after an
+The good batches are copied byte for byte to segments of the same base offsets. An empty batch takes the place of the
+offsets in between, as Kafka's cleaner leaves one: so no offset is missing. The copy is then recovered as after an
 unclean stop, which builds its indexes, leader epochs and producer state. It is made in a directory whose name tells a
 broker to delete it, and gets its own name once it is complete: an interrupted salvage leaves no partition.
 """
@@ -11,8 +12,8 @@ broker to delete it, and gets its own name once it is complete: an interrupted s
 import logging
 import os
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from errno import EEXIST
 from io import FileIO
@@ -21,12 +22,13 @@ from uuid import uuid4
 
 import numpy as np
 
-from kafkalog.errors import CorruptCheckpointError, InconsistentTopicIdError, NotALogError
+from kafkalog.errors import CorruptCheckpointError, InconsistentTopicIdError, KafkaLogError, NotALogError
 from kafkalog.fsck.file_check import FileCheck, Scope
 from kafkalog.fsck.findings import Finding, Summary
 from kafkalog.fsck.header_checks import Bounds, Flags, first_offsets
 from kafkalog.fsck.layout_checks import dangling_findings, names_in
-from kafkalog.fsck.walk import Lost, Run, Source, Tail, walk
+from kafkalog.fsck.walk import Run, Source, header_at, walk
+from kafkalog.record.records_builder import empty_batch
 from kafkalog.storage.checkpoint.checkpoint_file import (
     read_leader_epoch_checkpoint,
     read_offset_checkpoint,
@@ -40,8 +42,10 @@ from kafkalog.storage.checkpoint.partition_metadata_file import (
 from kafkalog.storage.data_dir.directory_lock import DirectoryLock
 from kafkalog.storage.data_dir.session import Session
 from kafkalog.storage.file_names import (
+    CLEAN_SHUTDOWN_FILE,
     INDEX_SUFFIX,
     LEADER_EPOCH_CHECKPOINT,
+    LOCK_FILE,
     LOG_START_OFFSET_CHECKPOINT,
     PARTITION_METADATA,
     TIME_INDEX_SUFFIX,
@@ -65,6 +69,7 @@ WRONG_OFFSETS = {
     "offset-beyond-segment",
     "segment-overlap",
 }
+_OF_A_SESSION = {LOCK_FILE, CLEAN_SHUTDOWN_FILE}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +111,8 @@ def salvage(
     """Copy every good batch of a partition to a new partition directory that a broker accepts.
 
     A batch is good if its checksum is valid, and if its offsets follow those of the batches before it and belong to its
-    segment. Records that cannot be decompressed are copied: no broker looks at them, see `verify_path`.
+    segment. Records that cannot be decompressed are copied: no broker looks at them, see `verify_path`. Empty batches
+    of format 2 take the place of the others, with their offsets, except at the end of the log.
 
     Args:
         source: The damaged partition directory. It is only read.
@@ -134,36 +140,39 @@ def salvage(
         raise NotALogError("no segments (<20 digits>.log) to salvage", str(source))
     if destination.is_symlink():
         raise FileExistsError(EEXIST, "the destination is a link", str(destination))
-    make_directory(destination.parent)
-    # The new partition, once it is there: until then nothing has changed in the data directory.
-    session, created = Session(DirectoryLock.of_partition(destination)), list[str]()
-    try:
-        if destination.exists() and any(destination.iterdir()):
-            raise FileExistsError(EEXIST, "the destination is not empty", str(destination))
-        topic_id = _topic_id(source, destination, partition.topic, topic_id)
-        with _temporary(destination) as temporary:
-            made = temporary / destination.name
-            made.mkdir()
-            report = report or (lambda _: None)
-            copy = Copy(made, report)
-            for finding in dangling_findings(source, names_in(source)):
-                report(finding)
-            for (base_offset, path), following in zip(files, [*(base for base, _ in files[1:]), None], strict=True):
-                bounds = Bounds(base_offset, following)
-                copy.add(path, Scope(str(path), bounds, following is not None, progress=progress))
-            _copy_leader_epochs(source, made)
-            write_partition_metadata(made / PARTITION_METADATA, topic_id)
-            with WritableLog.load(made, config) as log:
-                start = _log_start_offset(source)
-                log.update_high_watermark(log.log_end_offset)
-                if start <= log.log_end_offset:
-                    log.maybe_increment_log_start_offset(start)
-            session.update_checkpoints([log])
-            made.rename(destination)
-            sync_directory(destination.parent)
-        created.append(destination.name)
-    finally:
-        session.end(*created, in_order=True)
+    with _data_dir(destination.parent):
+        # The new partition, once it is there: until then nothing has changed in the data directory.
+        session, created = Session(DirectoryLock.of_partition(destination)), list[str]()
+        try:
+            if destination.exists() and any(destination.iterdir()):
+                raise FileExistsError(EEXIST, "the destination is not empty", str(destination))
+            topic_id = _topic_id(source, destination, partition.topic, topic_id)
+            with _temporary(destination) as temporary:
+                made = temporary / destination.name
+                made.mkdir()
+                report = report or (lambda _: None)
+                epochs = _leader_epochs(source)
+                copy = Copy(made, epochs, report)
+                for finding in dangling_findings(source, names_in(source)):
+                    report(finding)
+                for (base_offset, path), following in zip(files, [*(base for base, _ in files[1:]), None], strict=True):
+                    bounds = Bounds(base_offset, following)
+                    copy.add(path, Scope(str(path), bounds, following is not None, progress=progress))
+                # There may be epochs without a batch. Recovery corrects those that the batches refute.
+                if epochs:
+                    write_leader_epoch_checkpoint(made / LEADER_EPOCH_CHECKPOINT, epochs)
+                write_partition_metadata(made / PARTITION_METADATA, topic_id)
+                with WritableLog.load(made, config) as log:
+                    start = _log_start_offset(source)
+                    log.update_high_watermark(log.log_end_offset)
+                    if start <= log.log_end_offset:
+                        log.maybe_increment_log_start_offset(start)
+                session.update_checkpoints([log])
+                made.rename(destination)
+                sync_directory(destination.parent)
+            created.append(destination.name)
+        finally:
+            session.end(*created, in_order=True)
     return SalvagedPartition(
         directory=destination,
         topic_partition=partition,
@@ -193,18 +202,13 @@ def _topic_id(source: Path, destination: Path, topic: str, wanted: str | None) -
     return present
 
 
-def _copy_leader_epochs(source: Path, made: Path) -> None:
-    """Copy the leader epochs, since there may be some without a batch. Recovery corrects those that the batches refute.
-
-    A damaged checkpoint is left out.
-    """
+def _leader_epochs(source: Path) -> list[tuple[int, int]]:
+    """Return the leader epochs of a partition, as its checkpoint has them; none if it is damaged."""
     try:
-        epochs = read_leader_epoch_checkpoint(source / LEADER_EPOCH_CHECKPOINT)
+        return read_leader_epoch_checkpoint(source / LEADER_EPOCH_CHECKPOINT)
     except (CorruptCheckpointError, OSError) as error:
         _log.warning("%s; the leader epochs are those of the batches", error)
-        return
-    if epochs:
-        write_leader_epoch_checkpoint(made / LEADER_EPOCH_CHECKPOINT, epochs)
+        return []
 
 
 def _log_start_offset(source: Path) -> int:
@@ -219,6 +223,22 @@ def _log_start_offset(source: Path) -> int:
 
 
 @contextmanager
+def _data_dir(path: Path) -> Iterator[None]:
+    """Create a data directory if there is none. After an error remove what was created, if nothing else is in it."""
+    missing = [each for each in (path, *path.parents) if not each.exists()]
+    make_directory(path)
+    try:
+        yield
+    except BaseException:
+        if missing and {each.name for each in path.iterdir()} <= _OF_A_SESSION:
+            for name in _OF_A_SESSION:
+                (path / name).unlink(missing_ok=True)
+            for each in missing:
+                each.rmdir()
+        raise
+
+
+@contextmanager
 def _temporary(destination: Path) -> Iterator[Path]:
     """Create a directory beside the destination that a broker deletes, and delete it at the end."""
     path = destination.parent / f"{destination.name}.{uuid4().hex}-delete"
@@ -229,28 +249,71 @@ def _temporary(destination: Path) -> Iterator[Path]:
         shutil.rmtree(path, ignore_errors=True)
 
 
-def good_batches(
-    source: Source, scope: Scope, report: Callable[[Finding], object]
-) -> Iterator[tuple[Run | Lost | Tail, Flags]]:
-    """Yield the parts of a segment with the flags of good batches: sound ones at offsets that the segment may hold.
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """The good batches [start, stop) of a batch range."""
+
+    run: Run
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """What is between good batches.
+
+    Attributes:
+        batches: The number of readable batches.
+        first: The first offset that damage may hide; None: unknown.
+        last: The last one; None: unknown.
+    """
+
+    batches: int
+    first: int | None
+    last: int | None
+
+    @property
+    def has_offsets(self) -> bool:
+        """Whether any offset is lost, as far as known."""
+        return self.first is None or self.last is None or self.first <= self.last
+
+
+def kept_and_dropped(source: Source, scope: Scope, report: Callable[[Finding], object]) -> Iterator[Kept | Dropped]:
+    """Yield the good batches of a segment, sound ones at offsets that the segment may hold, and what is between them.
 
     Reports all findings first, since the batches after a damaged offset tell which one it is.
     """
-    wrong, last = set[int | None](), -1
+    wrong = set[int | None]()
     for finding in FileCheck(source, scope, Summary()).findings():
         if finding.code in WRONG_OFFSETS:
             wrong.add(finding.position)
         report(finding)
+    end, batches, damaged = scope.bounds.base, 0, False
     for item in walk(source, scope.bounds):
         if not isinstance(item, Run):
-            yield item, np.zeros(0, np.bool_)
+            damaged = True
             continue
-        rows, good = item.rows, item.valid & scope.bounds.inside(item.rows)
-        first = first_offsets(rows)
-        for i in np.flatnonzero(good).tolist():
-            good[i] = first[i] > last and int(rows["position"][i]) not in wrong
-            last = int(rows["last_offset"][i]) if good[i] else last
-        yield item, good
+        good = _good(item, scope.bounds, -1 if end is None else end - 1, wrong)
+        at, first = 0, first_offsets(item.rows)
+        for start, stop in _ranges(good):
+            batches += start - at
+            if damaged or batches:
+                yield Dropped(batches, end, int(first[start]) - 1)
+            yield Kept(item, start, stop)
+            end, batches, damaged, at = int(item.rows["last_offset"][stop - 1]) + 1, 0, False, stop
+        batches += len(good) - at
+    if damaged or batches:
+        yield Dropped(batches, end, None if scope.bounds.following is None else scope.bounds.following - 1)
+
+
+def _good(run: Run, bounds: Bounds, last: int, wrong: Collection[int | None]) -> Flags:
+    """Return which batches are sound and have offsets of the segment after `last`, and after those of the good ones."""
+    rows, good = run.rows, run.valid & bounds.inside(run.rows)
+    first = first_offsets(rows)
+    for i in np.flatnonzero(good).tolist():
+        good[i] = first[i] > last and int(rows["position"][i]) not in wrong
+        last = int(rows["last_offset"][i]) if good[i] else last
+    return good
 
 
 class Copy:
@@ -263,67 +326,110 @@ class Copy:
         read: The number of bytes read.
     """
 
-    def __init__(self, directory: Path, report: Callable[[Finding], object]) -> None:
+    def __init__(
+        self, directory: Path, epochs: Sequence[tuple[int, int]], report: Callable[[Finding], object] = lambda _: None
+    ) -> None:
         self.batches = self.size = self.left_out = self.read = 0
         self._directory = directory
+        self._epochs = epochs
         self._report = report
 
     def add(self, path: Path, scope: Scope) -> None:
-        """Copy a segment. A segment without a good batch is created only if it is the last, whose name is the log end.
+        """Copy a segment. One that would be empty is created only if it is the last, whose name is the log end.
 
         Its indexes are empty: recovery fills them.
         """
-        target, before = self._directory / path.name, self.size
-        with closing(open_source(path)) as source:
-            with target.open("wb", buffering=0) as out:
-                for item, good in good_batches(source, scope, self._report):
-                    if isinstance(item, Run):
-                        self._copy(item, source, good, out)
+        target = self._directory / path.name
+        with closing(open_source(path)) as source, target.open("wb", buffering=0) as out:
+            before, dropped = None, None
+            for part in kept_and_dropped(source, scope, self._report):
+                if isinstance(part, Dropped):
+                    dropped = part
+                    self.left_out += part.batches
+                    continue
+                if dropped is not None:
+                    _write(out, self._in_place_of(dropped, scope.bounds, before, part.run.rows[part.start]))
+                    dropped = None
+                self._copy(part, source, out)
+                before = part.run.rows[part.stop - 1]
+            if dropped is not None:
+                _write(out, self._in_place_of(dropped, scope.bounds, before, _first_of_next(path, scope.bounds)))
             self.read += source.size
-        if self.size == before and scope.sealed:
+            is_empty = not out.tell()
+        if is_empty and scope.sealed:
             target.unlink()
         else:
             for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
                 target.with_suffix(suffix).touch()
 
-    def _copy(self, run: Run, source: Source, good: Flags, out: FileIO) -> None:
-        """Copy the good batches of a range."""
-        positions = run.rows["position"]
-        entries = run.entries(source)
-        ends = positions + run.rows["size_in_bytes"] - entries.position
-        for start, stop in _ranges(good):
-            data = entries.view[int(positions[start]) - entries.position : int(ends[stop - 1])]
-            self.size += len(data)
-            with naming(Path(out.name)):
-                # Until the disk is full, one write is enough.
-                while data:
-                    data = data[out.write(data) :]
-        self.batches += int(good.sum())
-        self.left_out += int((~good).sum())
+    def _copy(self, kept: Kept, source: Source, out: FileIO) -> None:
+        """Copy good batches."""
+        entries = kept.run.entries(source)
+        first, last = entries.rows[kept.start], entries.rows[kept.stop - 1]
+        start, stop = int(first["position"]), int(last["position"]) + int(last["size_in_bytes"])
+        _write(out, entries.view[start - entries.position : stop - entries.position])
+        self.size += stop - start
+        self.batches += kept.stop - kept.start
+
+    def _in_place_of(self, dropped: Dropped, bounds: Bounds, before: np.void | None, after: np.void | None) -> bytes:
+        """Return empty batches for the offsets of what is dropped, one for each leader epoch.
+
+        Nothing is known of the producers, and no timestamp. The leader epochs are those of the checkpoint, as far as
+        the batches beside allow them: a broker refuses a batch without one.
+
+        Args:
+            dropped: What is dropped.
+            bounds: The offsets of the segment.
+            before: The good batch before it in the segment; None without one.
+            after: The batch after it, perhaps in the next segment; None without one.
+
+        Returns:
+            No bytes if the offsets are not known, or the format there is older.
+        """
+        first, last, limit = dropped.first, dropped.last, bounds.last()
+        nearest = after if after is not None else before
+        is_older = not self._epochs if nearest is None else nearest["magic"] < 2
+        if first is None or last is None or first > last or is_older or (limit is not None and last > limit):
+            return b""
+        least, most = (-1 if each is None else int(each["partition_leader_epoch"]) for each in (before, after))
+        starts = [first, *(start for _, start in self._epochs if first < start <= last)]
+        found = list[tuple[int, int]]()
+        for start in starts:
+            epoch = max(least, max((epoch for epoch, begin in self._epochs if begin <= start), default=most))
+            epoch = epoch if after is None else min(epoch, most)
+            if not found or found[-1][1] != epoch:
+                found.append((start, epoch))
+        ends = [*(start - 1 for start, _ in found[1:]), last]
+        return b"".join(empty_batch(start, end, epoch) for (start, epoch), end in zip(found, ends, strict=True))
+
+
+def _first_of_next(path: Path, bounds: Bounds) -> np.void | None:
+    """Return the row of the first batch of the next segment; None if it cannot be one."""
+    if bounds.following is None:
+        return None
+    with suppress(KafkaLogError, OSError):
+        with closing(open_source(path.with_name(f"{bounds.following:020}.log"))) as source:
+            rows = header_at(source, 0)
+        if len(rows) and Bounds(bounds.following).inside(rows)[0] and 0 <= rows["magic"][0] <= 2:
+            first: np.void = rows[0]
+            return first
+    return None
+
+
+def _write(out: FileIO, data: bytes | memoryview) -> None:
+    """Write all of the data. Until the disk is full, one write is enough."""
+    view = memoryview(data)
+    with naming(Path(out.name)):
+        while view:
+            view = view[out.write(view) :]
 
 
 def lost_offsets(path: Path, bounds: Bounds) -> list[tuple[int | None, int | None]]:
     """Return the ranges of offsets between the good batches of a segment that damage may hide; None: unknown."""
-    found, next_offset, damaged = list[tuple[int | None, int | None]](), bounds.base, False
-
-    def note(end: int | None) -> None:
-        if damaged and (next_offset is None or end is None or next_offset < end):
-            found.append((next_offset, None if end is None else end - 1))
-
+    scope = Scope(str(path), bounds, bounds.following is not None)
     with closing(open_source(path)) as source:
-        for item, good in good_batches(source, Scope(str(path), bounds, bounds.following is not None), lambda _: None):
-            if not isinstance(item, Run):
-                damaged = True
-                continue
-            first, last = first_offsets(item.rows).tolist(), item.rows["last_offset"].tolist()
-            for i, is_good in enumerate(good.tolist()):
-                if is_good:
-                    note(first[i])
-                    next_offset, damaged = last[i] + 1, False
-                else:
-                    damaged = True
-    note(bounds.following)
-    return found
+        parts = kept_and_dropped(source, scope, lambda _: None)
+        return [(part.first, part.last) for part in parts if isinstance(part, Dropped) and part.has_offsets]
 
 
 def _ranges(flags: Flags) -> Iterator[tuple[int, int]]:

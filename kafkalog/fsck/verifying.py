@@ -344,6 +344,7 @@ class PartitionCheck:
         for finding in _file(path, scope, self._options, watchers, listed=True):
             broken_off = finding.code in {*UNREADABLE_CODES, "segment-gone", "file-changed"}
             if broken_off:
+                gathering.flush()
                 self._history.lose()
                 producers.lose()
                 whole = False

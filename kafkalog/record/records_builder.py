@@ -13,6 +13,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from crc32c import crc32c
+
 from kafkalog._speedups.arguments import BYTES, EPOCH_MS, INT16_MAX, INT32_MAX, INT64_MAX, check_fields, instance, whole
 from kafkalog._speedups.checksum import crc32
 from kafkalog._speedups.encoder import RecordsEncoder
@@ -50,6 +52,16 @@ _WRAPPER_V1 = struct.Struct(">bBqii")
 COMPRESSION_RATE_ESTIMATION_FACTOR = 1.05
 # Looking up a member of an enum takes as long as encoding a record.
 _NONE, _LOG_APPEND_TIME = CompressionType.NONE, TimestampType.LOG_APPEND_TIME
+
+
+def empty_batch(base_offset: int, last_offset: int, partition_leader_epoch: int) -> bytes:
+    """Return a v2 batch whose records are all removed: as Kafka's cleaner leaves one, but of no producer.
+
+    Source: `DefaultRecordBatch.writeEmptyHeader`.
+    """
+    covered = _AFTER_CRC.pack(0, last_offset - base_offset, -1, -1, -1, -1, -1, 0)
+    size = RECORD_BATCH_OVERHEAD - LOG_OVERHEAD
+    return _BEFORE_CRC.pack(base_offset, size, partition_leader_epoch, 2) + _CRC.pack(crc32c(covered)) + covered
 
 
 @dataclass(frozen=True, slots=True)

@@ -229,3 +229,9 @@ def test_a_version_that_is_not_known_is_wrong_usage(kafkalog: Kafkalog, data_dir
     ran = kafkalog("verify", "--for-version", "5.0", data_dir)
     assert ran.code == 2
     assert "'5.0' is none of 3.9, 4.0, 4.1, 4.2" in ran.err
+
+
+def test_a_partition_that_is_not_there_is_an_error_and_nothing_is_checked(kafkalog: Kafkalog, data_dir: Path) -> None:
+    ran = kafkalog("verify", data_dir / "orders-0", data_dir, "--partition", "nothing-*")
+    assert (ran.code, ran.out) == (2, "")
+    assert "no partition in" in ran.err

@@ -54,6 +54,17 @@ def test_a_batch_that_was_cut_out_is_a_gap(data: Path) -> None:
     assert (gap.path, gap.position, gap.first_offset, gap.last_offset) == (str(log), places[1], first, last - 1)
 
 
+def test_damage_before_its_last_batch_does_not_hide_that_offsets_are_missing_after_a_segment(data: Path) -> None:
+    before, gone, _ = segments(data, PLAIN)[3:6]
+    content = bytearray(before.read_bytes())
+    start = places_of(bytes(content))[1]
+    content[start : start + 300] = bytes(300)
+    before.write_bytes(content)
+    without_segment(gone)
+    gap = next(each for each in findings(data) if each.code == "segment-gap")
+    assert gap.first_offset == int(gone.stem)
+
+
 @pytest.mark.parametrize("gone", ["*-checkpoint", CLEANER_OFFSET_CHECKPOINT])
 def test_gaps_of_a_partition_that_may_have_been_compacted_elsewhere_are_none(data: Path, gone: str) -> None:
     without_segment(segments(data, PLAIN)[7])

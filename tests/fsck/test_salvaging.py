@@ -218,8 +218,18 @@ def test_a_full_disk_leaves_no_partition(source: Path, destination: Path, monkey
     with pytest.raises(OSError, match="no space"):
         salvage(source, destination)
     monkeypatch.undo()
-    assert [path.name for path in destination.parent.iterdir() if path.is_dir()] == []
+    assert not destination.parent.exists()
     assert salvage(source, destination).log_end_offset == RECORDS
+
+
+def test_a_full_disk_leaves_a_directory_that_was_there(
+    source: Path, destination: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    destination.mkdir(parents=True)
+    monkeypatch.setattr(salvaging, "write_partition_metadata", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        salvage(source, destination)
+    assert list(destination.iterdir()) == []
 
 
 @pytest.mark.slow
@@ -285,4 +295,4 @@ def test_a_failed_write_names_the_file(source: Path, destination: Path, monkeypa
     with pytest.raises(OSError, match="No space left") as raised:
         salvage(source, destination)
     assert raised.value.filename is not None
-    assert [path.name for path in destination.parent.iterdir() if path.is_dir()] == []
+    assert not destination.parent.exists()
