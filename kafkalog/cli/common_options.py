@@ -1,4 +1,4 @@
-"""Arguments and options of several commands: `PATH...`, `--topic`, `--wide`, `--output`, `--quiet`."""
+"""Arguments and options of several commands: `PATH...`, `--topic`, `--wide`, `--output`, `--jobs`, `--quiet`."""
 
 from __future__ import annotations
 
@@ -41,6 +41,11 @@ wide_option = click.option("-w", "--wide", is_flag=True, help="All columns in fu
 document_option = click.option(
     "-o", "--output", "form", type=click.Choice(["text", "json"]), default="text", show_default=True,
     help="Text for people, or one JSON document.",
+)  # fmt: skip
+jobs_option = click.option(
+    "-j", "--jobs", metavar="N", type=click.IntRange(min=1), default=1, show_default=True,
+    help="The number of processes that check the partitions of a data directory. One leaves the other processors to a "
+    "broker that is running.",
 )  # fmt: skip
 quiet_option = click.option("-q", "--quiet", is_flag=True, help="Print errors only.")
 

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kafkalog.cli import FINDINGS, SOUND, UNREADABLE
-from kafkalog.cli.common_options import LogPath, document_option
+from kafkalog.cli.common_options import LogPath, document_option, jobs_option
 from kafkalog.cli.json_shapes import JSON_VERSION, of_finding, of_place, text_of
-from kafkalog.cli.output import colour_wanted, counted, human_size, path_text, printable, styled, write_text
+from kafkalog.cli.output import colour_wanted, complain, counted, human_size, path_text, printable, styled, write_text
 from kafkalog.cli.progress import Progress
+from kafkalog.cli.signals import Terminated, raised
 from kafkalog.cli.verify import COLOURS
 
 if TYPE_CHECKING:
@@ -57,8 +58,9 @@ Examples:
     help="The stop of the last broker to assume.  [default: by .kafka_cleanshutdown]",
 )  # fmt: skip
 @click.option("-v", "--verbose", is_flag=True, help="All partitions and all steps.")
+@jobs_option
 @document_option
-def explain(directory: Path, as_if: str | None, verbose: bool, form: str) -> int:
+def explain(directory: Path, as_if: str | None, verbose: bool, jobs: int, form: str) -> int:
     """Tell what a broker would do if it started on the data directory DIR, in its order, without doing it: what it
     recovers, rebuilds, cuts off, deletes and sets aside, where the logs begin and end then, and whether it starts.
 
@@ -67,10 +69,13 @@ def explain(directory: Path, as_if: str | None, verbose: bool, form: str) -> int
     from kafkalog.fsck import explaining
     from kafkalog.storage.data_dir.discover import discover, log_bytes
 
-    with Progress(lambda: log_bytes(discover(directory))) as progress:
-        found = explaining.explain(
-            directory, clean=None if as_if is None else as_if == "clean", progress=progress.advance
-        )
+    clean = None if as_if is None else as_if == "clean"
+    try:
+        with raised(), Progress(lambda: log_bytes(discover(directory))) as progress:
+            found = explaining.explain(directory, clean=clean, jobs=jobs, progress=progress.advance)
+    except Terminated as end:
+        complain(end)
+        return end.exit_code
     if form == "json":
         write_text(text_of(_document(found), indent=2) + "\n")
     else:

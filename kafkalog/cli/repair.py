@@ -7,19 +7,22 @@ json    {"version": 2, "changes": [...], "left": [...], ...}
 from __future__ import annotations
 
 import shlex
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from kafkalog.cli import FINDINGS, SOUND
-from kafkalog.cli.common_options import LogPath, document_option, quiet_option
+from kafkalog.cli.common_options import LogPath, document_option, jobs_option, quiet_option
 from kafkalog.cli.json_shapes import JSON_VERSION, of_finding, of_ranges, text_of
 from kafkalog.cli.output import complain, counted, path_text, printable, write_text
 from kafkalog.cli.progress import Progress
 from kafkalog.cli.signals import Terminated, raised
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kafkalog.fsck.repair_planning import RepairPlan
     from kafkalog.storage.data_dir.discover import DataDir, LogFile, PartitionDir
 
@@ -64,11 +67,12 @@ Examples:
     help="The directory in which the journal is made, as one of its own; give DIR again after an interruption.  "
     "[default: the directory that the data directory is in]",
 )  # fmt: skip
+@jobs_option
 @document_option
 @quiet_option
 def repair(  # noqa: PLR0917 # click passes them by name
     path: Path | None, applied: bool, undo: Path | None, drop_corrupt: bool, topic_id: str | None,
-    journals: Path | None, form: str, quiet: bool,
+    journals: Path | None, jobs: int, form: str, quiet: bool,
 ) -> int:  # fmt: skip
     """Show what is wrong with PATH, a data directory or a partition directory, and how it would be mended in place;
     with --apply, mend it. No broker may run then.
@@ -77,11 +81,14 @@ def repair(  # noqa: PLR0917 # click passes them by name
         return _undo(undo, silent=quiet or form == "json")
     if path is None:
         raise click.UsageError("missing PATH")
+    from kafkalog.fsck import plan_repair
     from kafkalog.storage.data_dir.discover import discover, log_bytes
 
     found = discover(path)
     topic_ids = {} if topic_id is None else {_topic(found): topic_id}
-    work = _Work(path, drop_corrupt, topic_ids, journals)
+    work = _Work(
+        partial(plan_repair, path, drop_corrupt=drop_corrupt, topic_ids=topic_ids, journals=journals, jobs=jobs)
+    )
     try:
         with raised(), Progress(lambda: log_bytes(found), quiet=quiet) as progress:
             work.run(progress, applied=applied)
@@ -109,11 +116,8 @@ class _Work:
         journal: The journal; None if nothing was changed.
     """
 
-    def __init__(self, path: Path, drop_corrupt: bool, topic_ids: dict[str, str], journals: Path | None) -> None:
-        self._path = path
-        self._drop_corrupt = drop_corrupt
-        self._topic_ids = topic_ids
-        self._journals = journals
+    def __init__(self, make_plan: Callable[..., RepairPlan]) -> None:
+        self._make_plan = make_plan
         self.plan: RepairPlan | None = None
         self.journal: Path | None = None
 
@@ -134,16 +138,8 @@ class _Work:
             self.journal = apply_repair(self.plan)
 
     def _planned(self, progress: Progress) -> RepairPlan:
-        from kafkalog.fsck import plan_repair
-
         try:
-            return plan_repair(
-                self._path,
-                drop_corrupt=self._drop_corrupt,
-                topic_ids=self._topic_ids,
-                journals=self._journals,
-                progress=progress.advance,
-            )
+            return self._make_plan(progress=progress.advance)
         except ValueError as error:
             raise click.UsageError(str(error)) from None
         finally:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kafkalog.cli import FINDINGS, SOUND, UNREADABLE
-from kafkalog.cli.common_options import paths_argument, select, topic_option
+from kafkalog.cli.common_options import jobs_option, paths_argument, select, topic_option
 from kafkalog.cli.json_shapes import JSON_VERSION, of_check, of_finding, text_of
 from kafkalog.cli.output import colour_wanted, complain, counted, human_size, path_text, printable, styled, write_text
 from kafkalog.cli.progress import Progress
@@ -197,11 +197,7 @@ def _version(context: click.Context, option: click.Parameter, value: str | None)
     "--only", metavar="SUBJECTS", callback=_subjects,
     help="Check only some of logs,indexes,state,checkpoints,layout, separated by commas.",
 )  # fmt: skip
-@click.option(
-    "-j", "--jobs", metavar="N", type=click.IntRange(min=1), default=1, show_default=True,
-    help="The number of processes that check the partitions of a data directory. One leaves the other processors to a "
-    "broker that is running.",
-)  # fmt: skip
+@jobs_option
 @click.option(
     "--throttle", metavar="SIZE/S", callback=_throttle,
     help="Read no more bytes of logs per second, with all processes together: 50MB, 500K, 1G (powers of 1024), or a "

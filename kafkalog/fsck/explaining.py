@@ -186,17 +186,23 @@ class Explanation:
 
 
 def explain(
-    data_dir: str | os.PathLike[str], *, clean: bool | None = None, progress: Callable[[int], object] | None = None
+    data_dir: str | os.PathLike[str],
+    *,
+    clean: bool | None = None,
+    jobs: int = 1,
+    progress: Callable[[int], object] | None = None,
 ) -> Explanation:
     """Tell what a broker would do if it started on a data directory. All segments are read; nothing is changed.
 
     Args:
         data_dir: The data directory.
         clean: Whether to assume that the last writer stopped cleanly; None: as the directory says.
+        jobs: The number of processes, as for `Options`.
         progress: Called with the number of bytes read since the last call.
 
     Raises:
         NotALogError: The path is not a data directory.
+        ChildProcessError: A worker process was killed.
         OSError: The directory cannot be read.
     """
     place = discover(local_path(data_dir))
@@ -207,7 +213,7 @@ def explain(
     own, of_partitions = list[Finding](), dict[Path, list[Finding]]()
     owners = {str(each.path): each for each in place.partitions}
     served = {str(each.topic_partition): each for each in place.partitions if each.mark is None}
-    for finding in verify_place(place, Options(progress=progress)):
+    for finding in verify_place(place, Options(progress=progress, jobs=jobs)):
         directory, _, _ = finding.path.rpartition("/")
         owner = served.get(finding.partition or "") or owners.get(finding.path) or owners.get(directory)
         (own if owner is None else of_partitions.setdefault(owner.path, [])).append(finding)

@@ -266,6 +266,7 @@ def plan_repair(
     drop_corrupt: bool = False,
     topic_ids: Mapping[str, str] | None = None,
     journals: PathLike | None = None,
+    jobs: int = 1,
     progress: Callable[[int], object] | None = None,
 ) -> RepairPlan:
     """Check a data directory or a partition, and plan its repair. Nothing is changed.
@@ -277,12 +278,14 @@ def plan_repair(
             in the data directory have; without them, the one that most of its partitions there have.
         journals: The directory for the journal, outside the data directory; None: the one that holds the data
             directory.
+        jobs: The number of processes that check, as for `Options`.
         progress: Called with the number of bytes checked since the last call.
 
     Raises:
         NotALogError: The path is no data directory or partition.
         ValueError: A topic id is none, or `journals` lies in the data directory.
         OSError: The path cannot be read.
+        ChildProcessError: A worker process was killed.
     """
     path = Path(os.path.abspath(local_path(path)))  # noqa: PTH100 - a link keeps its name
     found, topic_ids = discover(path), topic_ids or {}
@@ -298,7 +301,7 @@ def plan_repair(
     inside = frozenset((*known.strays, *(each.path for each in known.found)))
     place = replace(place, partitions=tuple(each for each in place.partitions if real_path(each) not in inside))
     states = states_of([place.data_dir, *place.partitions])
-    findings = list(verify_path(path, Options(progress=progress)))
+    findings = list(verify_path(path, Options(progress=progress, jobs=jobs)))
     checkpoints = Checkpoints(place.data_dir)
     if isinstance(found, PartitionDir):
         others = {each: parse_partition_dir(each.name) for each in {path, *place.siblings}}

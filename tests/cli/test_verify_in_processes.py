@@ -71,6 +71,14 @@ def test_findings_and_totals_are_those_of_one_process(damaged: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("command", ["explain", "repair"])
+def test_two_processes_explain_and_plan_as_one_does(kafkalog: Kafkalog, damaged: Path, command: str) -> None:
+    one, two = (kafkalog(command, "-o", "json", "-j", jobs, damaged) for jobs in ("1", "2"))
+    assert one.out == two.out
+    assert one.code == two.code == 1
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["text", "json", "jsonl"])
 def test_the_output_is_that_of_one_process(kafkalog: Kafkalog, damaged: Path, form: str) -> None:
     def ran(*options: str) -> tuple[int, str, str]:
