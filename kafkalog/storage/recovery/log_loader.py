@@ -415,7 +415,7 @@ class _Loading:
     def _recover_unflushed(self) -> None:
         # After a doubtful clean shutdown, only the last segment is read again.
         clean = self._opening.had_clean_shutdown
-        unflushed = self.segments.values_from(self._active.base_offset if clean else self._opening.recovery_point)
+        unflushed = self.segments.from_floor(self._active.base_offset if clean else self._opening.recovery_point)
         done, all_bytes = 0, sum(segment.size_in_bytes for segment in unflushed)
         self._report(done, all_bytes)
         for i, segment in enumerate(unflushed):
