@@ -161,8 +161,7 @@ def load(directory: str | os.PathLike[str], config: LogConfig | None, opening: O
         clock=opening.clock,
         decompression_limit=opening.decompression_limit,
     )
-    expiration_ms = config.producer_id_expiration_ms
-    producers = ProducerStateManager(path, partition, producer_id_expiration_ms=expiration_ms, clock=opening.clock)
+    producers = ProducerStateManager(path, partition, producer_id_expiration_ms=config.producer_id_expiration_ms)
     epochs = LeaderEpochCache(path / LEADER_EPOCH_CHECKPOINT, scheduler=scheduler)
     try:
         local, log_start_offset = load_log(home, opening, producers, epochs)

@@ -175,19 +175,13 @@ class LogSegment(SegmentFiles):
         entry = self.offset_index.lookup(offset)
         return self.log.load_entry(entry.position, offset, hint=entry.offset)
 
-    def translate_offset(self, offset: int, start: int = 0) -> OffsetPosition | None:
+    def translate_offset(self, offset: int) -> OffsetPosition | None:
         """Return the first batch whose last offset is `offset` or more; None if there is none.
-
-        Args:
-            offset: The offset to find.
-            start: A known position of a batch at or before it, bytes.
 
         Raises:
             CorruptRecordError: The framing before that batch is damaged.
         """
         entry = self.offset_index.lookup(offset)
-        if start > entry.position:
-            return self.log.found_at(start).search(offset)
         return self.log.search(offset, entry.position, hint=entry.offset)
 
     def read(
