@@ -539,7 +539,7 @@ def batches_of_records(
     """
     from kafkalog.record.records_builder import RecordsBuilder
 
-    builder = RecordsBuilder(settings, max_size=max_size)
+    builder, max_size = RecordsBuilder(settings), whole("max_size", max_size, 1, INT32_MAX, BYTES)
     built = builder.batches_of(records, builder.base_offset, max_size=max_size, default_timestamp=default_timestamp)
     return (ByteBufferMessageSet(batch.data) for batch in built)
 
