@@ -213,10 +213,8 @@ class Log(ABC):
             TypeError, ValueError: `isolation` is not an `IsolationLevel`, or the name of one.
             CorruptRecordError: The log is damaged on the way to the batch.
         """
-        at, isolation = (
-            whole("start_offset", start_offset, -NO_END - 1, NO_END),
-            member("isolation", isolation, IsolationLevel),
-        )
+        at = whole("start_offset", start_offset, -NO_END - 1, NO_END)
+        isolation = member("isolation", isolation, IsolationLevel)
         max_length = whole("max_length", max_length, 0, NO_END, BYTES)
         return retry(lambda: self._fetched(at, max_length, isolation, min_one_message))
 
