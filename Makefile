@@ -9,7 +9,16 @@ TESTS := $(BIN)/python -m tests.tiers
 KERNELS := $(wildcard kafkalog/_speedups/*.pyx kafkalog/_speedups/*.pxd)
 
 demo: .venv/compiled ## the command at work on logs that real brokers wrote
-	$(BIN)/python -m kafkalog.cli.tour tests/data
+	@set -e; PATH="$(abspath $(BIN)):$$PATH"; home=$$(mktemp -d); trap 'rm -rf "$$home"' EXIT; \
+	for each in tests/data/*.tar.xz; do python -m tarfile --filter data -e "$$each" "$$home"; done; \
+	cd "$$home"; set -x; \
+	kafkalog ls */data; \
+	kafkalog verify --deep */data; \
+	kafkalog dump kafka-0.8.2/data/v0-lz4-0 --limit 2; \
+	kafkalog dump kafka-0.10.2/data/v1-logappend-0 --limit 2; \
+	kafkalog dump kafka-3.9/data/v2-zstd-0 --from @2023-11-15T22:30Z --limit 2; \
+	kafkalog dump kafka-3.9/data/v2-lz4-0 --from end-2 -o jsonl; \
+	kafkalog dump kafka-3.9/data/v2-txn-0 --batches --limit 6
 test: .venv/test ## the fast tier of the tests; ARGS="-k varint" chooses
 	$(TESTS) fast -- $(ARGS)
 test-all: test ## every tier; make test-slow, test-spark and so on: one of them

@@ -183,7 +183,7 @@ class MessageSet(ABC):
         Raises:
             CorruptRecordError: Damage in the framing.
         """
-        *_, stop = self._stops()
+        *_, stop = (stop for _, stop in self._scans())
         return stop.end(self._reading.path)
 
     @property
@@ -258,12 +258,13 @@ class MessageSet(ABC):
         left = end - position
         return position, left if length is None else min(left, whole(name, length, 0, INT64_MAX, BYTES))
 
-    def _stops(self) -> Iterator[Stop]:
-        start, more = self._start, True
+    def _scans(self, start: int | None = None) -> Iterator[tuple[NDArray[np.void], Stop]]:
+        """Yield the header rows of the entries from `start` on, a run at a time, and where the run stopped."""
+        position, more = self._start if start is None else start, True
         while more:
-            _, stop = self._scan(start, rows=RUN_ROWS, span=-1)
-            start, more = stop.position, stop.more
-            yield stop
+            rows, stop = self._scan(position, rows=RUN_ROWS, span=-1)
+            position, more = stop.position, stop.more
+            yield rows, stop
 
     def _runs(
         self, start: int | None = None, *, max_size: int = -1, span: int = RUN_BYTES
@@ -542,7 +543,7 @@ def batches_of_records(
     """
     from kafkalog.record.records_builder import RecordsBuilder
 
-    builder = RecordsBuilder(settings, max_size=max_size)
+    builder, max_size = RecordsBuilder(settings), whole("max_size", max_size, 1, INT32_MAX, BYTES)
     built = builder.batches_of(records, builder.base_offset, max_size=max_size, default_timestamp=default_timestamp)
     return (ByteBufferMessageSet(batch.data) for batch in built)
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from crc32c import crc32c
 
-from kafkalog._speedups.arguments import BYTES, EPOCH_MS, INT16_MAX, INT32_MAX, INT64_MAX, check_fields, instance, whole
+from kafkalog._speedups.arguments import EPOCH_MS, INT16_MAX, INT32_MAX, INT64_MAX, check_fields, instance
 from kafkalog._speedups.checksum import crc32
 from kafkalog._speedups.encoder import RecordsEncoder
 from kafkalog._speedups.record import Record
@@ -206,8 +206,6 @@ class RecordsBuilder(RecordsEncoder):
 
     Args:
         settings: The settings of the batch.
-        max_size: The size that the batch should not exceed, bytes. `append` and `extend` ignore it: call
-            `has_room_for`, which estimates the effect of compression. A single record always fits.
 
     Attributes:
         size: The bytes of the records so far, before compression.
@@ -220,9 +218,8 @@ class RecordsBuilder(RecordsEncoder):
         offset_of_max_timestamp: The offset of the first record that has it; -1 = none.
     """
 
-    def __init__(self, settings: BatchSettings | None = None, *, max_size: int = INT32_MAX) -> None:
+    def __init__(self, settings: BatchSettings | None = None) -> None:
         self.settings = settings = _DEFAULTS if settings is None else instance("settings", settings, BatchSettings)
-        self.max_size = whole("max_size", max_size, 1, INT32_MAX, BYTES)
         self.estimated_compression_ratio = 1.0
         self._base_sequence = settings.base_sequence
         self._header = settings.header
@@ -234,26 +231,6 @@ class RecordsBuilder(RecordsEncoder):
             relative=settings.magic == 1 and settings.is_wrapped,
             base_timestamp=settings.delete_horizon_ms,
         )
-
-    @property
-    def estimated_size(self) -> int:
-        """The size of the batch so far, bytes: exact without compression, else by the ratio of earlier batches."""
-        if self.settings.compression_type is CompressionType.NONE:
-            return self.settings.header_size + self.size
-        ratio = self.estimated_compression_ratio * COMPRESSION_RATE_ESTIMATION_FACTOR
-        return self.settings.header_size + int(self.size * ratio)
-
-    def has_room_for(
-        self,
-        value: "ReadableBuffer | None" = None,
-        key: "ReadableBuffer | None" = None,
-        headers: Iterable[tuple[str, "ReadableBuffer | None"]] = (),
-        timestamp: int = -1,
-    ) -> bool:
-        """Return whether the batch with one more record stays within `max_size`; the first record always fits."""
-        if self.records_count == 0:
-            return True
-        return self.estimated_size + self.size_of(value, key, headers, timestamp) <= self.max_size
 
     def build(self) -> bytearray:
         """Return the batch; empty if no record was appended. More records may be appended and built again.
@@ -306,7 +283,7 @@ class RecordsBuilder(RecordsEncoder):
         Raises:
             ValueError, TypeError: As `extend`.
         """
-        settings, self.max_size = self.settings, max_size
+        settings = self.settings
         room, waiting, left, ratio = max_size - settings.header_size, iter(records), None, 1.0
         # The records of a compressed batch are stored, because it may have to be divided into halves.
         taken: list[Record] | None = None if settings.compression_type is _NONE else []
@@ -323,24 +300,24 @@ class RecordsBuilder(RecordsEncoder):
             if taken is None:
                 yield self._built(self.build())
             else:
-                yield from self._within(taken, default_timestamp)
+                yield from self._within(taken, max_size, default_timestamp)
                 self.estimated_compression_ratio = _next_ratio(expected, self.estimated_compression_ratio)
             if left is None:
                 return
             self.follow(self.last_offset + 1, _following_sequence(self._base_sequence, count))
 
-    def _within(self, records: list[Record], default_timestamp: int) -> Iterator[BuiltBatch]:
+    def _within(self, records: list[Record], max_size: int, default_timestamp: int) -> Iterator[BuiltBatch]:
         """Yield the batch or, if it did not compress well enough, its halves."""
         batch = self.build()
-        if len(batch) <= self.max_size or len(records) == 1:
+        if len(batch) <= max_size or len(records) == 1:
             yield self._built(batch)
             return
         half = len(records) // 2
         for start, part in ((0, records[:half]), (half, records[half:])):
-            smaller = RecordsBuilder(self.settings, max_size=self.max_size)
+            smaller = RecordsBuilder(self.settings)
             smaller.follow(self.base_offset + start, _following_sequence(self._base_sequence, start))
             smaller.extend(part, default_timestamp=default_timestamp)
-            yield from smaller._within(part, default_timestamp)
+            yield from smaller._within(part, max_size, default_timestamp)
 
     def _built(self, batch: bytearray) -> BuiltBatch:
         settings, latest = self.settings, self.max_timestamp

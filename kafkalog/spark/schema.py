@@ -10,7 +10,7 @@ Timestamps are in microseconds, Spark's unit. A record without one (format 0) ha
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from kafkalog.spark.read.options import OnCorrupt, ReadOptions
 
@@ -21,39 +21,27 @@ if TYPE_CHECKING:
 CORRUPT = "_corrupt"
 HEADERS = "headers"
 
-
-class _Type(NamedTuple):
-    """A column's type, in DDL and as Spark's `simpleString`."""
-
-    ddl: str
-    spark: str
-
-
-_BINARY = _Type("binary", "binary")
-_STRING = _Type("string", "string")
-_INT = _Type("int", "int")
-_LONG = _Type("long", "bigint")
-_HEADERS = _Type("array<struct<key: string, value: binary>>", "array<struct<key:string,value:binary>>")
-
+# The type of each column, by the name that Spark gives it.
+_HEADERS = "array<struct<key:string,value:binary>>"
 KAFKA_COLUMNS = {
-    "key": _BINARY,
-    "value": _BINARY,
-    "topic": _STRING,
-    "partition": _INT,
-    "offset": _LONG,
-    "timestamp": _Type("timestamp", "timestamp"),
-    "timestampType": _INT,
+    "key": "binary",
+    "value": "binary",
+    "topic": "string",
+    "partition": "int",
+    "offset": "bigint",
+    "timestamp": "timestamp",
+    "timestampType": "int",
 }
 METADATA_COLUMNS = {
-    "producerId": _LONG,
-    "producerEpoch": _INT,
-    "sequence": _INT,
-    "leaderEpoch": _INT,
-    "isControl": _Type("boolean", "boolean"),
-    "file": _STRING,
-    "position": _LONG,
+    "producerId": "bigint",
+    "producerEpoch": "int",
+    "sequence": "int",
+    "leaderEpoch": "int",
+    "isControl": "boolean",
+    "file": "string",
+    "position": "bigint",
 }
-_ALL = {**KAFKA_COLUMNS, HEADERS: _HEADERS, **METADATA_COLUMNS, CORRUPT: _STRING}
+_ALL = {**KAFKA_COLUMNS, HEADERS: _HEADERS, **METADATA_COLUMNS, CORRUPT: "string"}
 _BY_LOWER_CASE = {name.lower(): name for name in _ALL}
 
 
@@ -80,7 +68,7 @@ def column_names(options: ReadOptions) -> list[str]:
 
 def ddl(options: ReadOptions) -> str:
     """Return these columns as Spark's DDL."""
-    return ", ".join(f"{name} {_ALL[name].ddl}" for name in column_names(options))
+    return ", ".join(f"{name} {_ALL[name]}" for name in column_names(options))
 
 
 def chosen_columns(fields: Iterable[tuple[str, str, bool]]) -> tuple[Column, ...]:
@@ -110,8 +98,8 @@ def _chosen(name: str, found: str, nullable: bool) -> Column:
     """
     column = _named((name, nullable))
     expected = _ALL[column.source]
-    if found.replace(" ", "").lower() != expected.spark:
-        raise ValueError(f"schema: column {name} is {expected.ddl}, not {found}")
+    if found.replace(" ", "").lower() != expected:
+        raise ValueError(f"schema: column {name} is {expected}, not {found}")
     return column
 
 
@@ -162,7 +150,7 @@ def arrow_schema(columns: Sequence[Column]) -> "pa.Schema":
     import pyarrow as pa
 
     types = _arrow_types()
-    return pa.schema([pa.field(each.name, types[_ALL[each.source].spark], each.nullable) for each in columns])
+    return pa.schema([pa.field(each.name, types[_ALL[each.source]], each.nullable) for each in columns])
 
 
 def _arrow_types() -> "dict[str, pa.DataType]":
@@ -179,5 +167,5 @@ def _arrow_types() -> "dict[str, pa.DataType]":
         "bigint": pa.int64(),
         "boolean": pa.bool_(),
         "timestamp": pa.timestamp("us", tz="UTC"),
-        _HEADERS.spark: pa.list_(pa.field("element", header)),
+        _HEADERS: pa.list_(pa.field("element", header)),
     }

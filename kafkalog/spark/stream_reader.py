@@ -19,10 +19,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
-from kafkalog.errors import OffsetOutOfRangeError
 from kafkalog.scan.records import LeftOut
 from kafkalog.spark.read.corrupt_report import log_left_out, read_reports
-from kafkalog.spark.read.offset_ranges import OffsetRange, earliest_offsets, latest_offsets, starting_offsets
+from kafkalog.spark.read.offset_ranges import earliest_offsets, latest_offsets, report_loss, starting_offsets
 from kafkalog.spark.read.options import ReadOptions
 from kafkalog.spark.read.partition import Partition
 from kafkalog.spark.read.planner import plan_splits, with_partitions
@@ -131,14 +130,18 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for partition, offset in begin.items():
             source = logs.get(partition)
             if source is None:
-                self._lost(f"{partition} was deleted; it had been read up to offset {offset}", None, offset)
+                self._report_deleted(partition, offset)
                 found[partition] = offset
             elif source.log_end.offset < offset:
-                self._lost_in(source, OffsetRange(source.log_end.offset, offset), "truncated")
+                what = f"{partition}: offsets {source.log_end.offset}..{offset - 1} are truncated"
+                report_loss(what, source, self._options)
                 found[partition] = source.log_end.offset
             else:
                 found[partition] = max(offset, ends.get(partition, offset))
         return found
+
+    def _report_deleted(self, partition: TopicPartition, offset: int) -> None:
+        report_loss(f"{partition} was deleted; it had been read up to offset {offset}", None, self._options)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Set the current log ends as the end of this run of the query."""
@@ -166,51 +169,14 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         stop = _from_json(end)
         begin = _from_json(end.get(_FIRST, start))
         for partition in sorted(begin.keys() - stop.keys()):
-            self._lost(f"{partition} was deleted; it had been read up to offset {begin[partition]}", None, None)
-        ranges = self._ranges({**earliest_offsets(sources), **begin}, stop, sources)
+            self._report_deleted(partition, begin[partition])
+        starts = {**earliest_offsets(sources), **begin}
+        ranges = {partition: (starts.get(partition, 0), offset) for partition, offset in stop.items()}
         return plan_splits(self._options, ranges, sources)
-
-    def _ranges(self, begin: Offsets, stop: Offsets, sources: list[Partition]) -> dict[TopicPartition, tuple[int, int]]:
-        """Return the offset range of each partition, without the offsets that are lost."""
-        logs = {each.topic_partition: each for each in sources}
-        found: dict[TopicPartition, tuple[int, int]] = {}
-        for partition, end in stop.items():
-            source, start = logs.get(partition), begin.get(partition, 0)
-            if source is None:
-                if start < end:
-                    self._lost(f"{partition} was deleted with its offsets {start}..{end - 1}", None, start)
-                continue
-            first, last = source.log_start_offset, source.log_end.offset
-            if start < min(first, end):
-                self._lost_in(source, OffsetRange(start, min(first, end)), "deleted before they were read")
-            if last < max(start, end):
-                self._lost_in(source, OffsetRange(max(last, min(start, end)), max(start, end)), "truncated")
-            if max(start, first) < min(end, last):
-                found[partition] = (max(start, first), min(end, last))
-        return found
 
     def read(self, partition: InputPartition | None) -> "Iterator[pa.RecordBatch]":
         """Yield the rows of one task. Raise errors as `read_split`."""
         return read_split(getattr(partition, "value", None), self._columns, self._options)
-
-    # --- lost data
-
-    def _lost_in(self, source: Partition, lost: OffsetRange, how: str) -> None:
-        what = f"{source.topic_partition}: offsets {lost.start}..{lost.end - 1} are {how}"
-        self._lost(what, source, f"{lost.start}..{lost.end - 1}")
-
-    def _lost(self, what: str, source: Partition | None, wanted: object) -> None:
-        """Log a loss of data, or raise an error if failOnDataLoss is true.
-
-        Raises:
-            OffsetOutOfRangeError: failOnDataLoss is true.
-        """
-        if not self._options.fail_on_data_loss:
-            _log.warning("%s", what)
-            return
-        there = f"{source.log_start_offset}..{source.log_end.offset}" if source else None
-        path = source.path if source else None
-        raise OffsetOutOfRangeError(f"{what}; failOnDataLoss=false skips them", path, None, there, wanted)
 
 
 class RefusedStreamReader(DataSourceStreamReader):

@@ -40,7 +40,7 @@ from kafkalog.storage.read.aborted_transactions import AbortedBatches
 from kafkalog.storage.read.consumer import Consumer
 from kafkalog.storage.read.count_records import count_in_segments
 from kafkalog.storage.read.fetch import Fetch
-from kafkalog.storage.read.follow import Follower
+from kafkalog.storage.read.follow import Poll
 from kafkalog.storage.read.log_scan import NO_END, Walk
 from kafkalog.storage.read.retry import retry
 from kafkalog.storage.segment.file_message_set import TimestampAndOffset
@@ -214,10 +214,8 @@ class Log(ABC):
             TypeError, ValueError: `isolation` is not an `IsolationLevel`, or the name of one.
             CorruptRecordError: The log is damaged on the way to the batch.
         """
-        at, isolation = (
-            whole("start_offset", start_offset, -NO_END - 1, NO_END),
-            member("isolation", isolation, IsolationLevel),
-        )
+        at = whole("start_offset", start_offset, -NO_END - 1, NO_END)
+        isolation = member("isolation", isolation, IsolationLevel)
         max_length = whole("max_length", max_length, 0, NO_END, BYTES)
         return retry(lambda: self._fetched(at, max_length, isolation, min_one_message))
 
@@ -445,7 +443,7 @@ class Log(ABC):
             OffsetOutOfRangeError: `start` is out of range; or retention deleted records before they were read.
             KafkaLogError, OSError: As `records`.
         """
-        return follow.follow(self._follower(start, isolation, on_out_of_range), timeout)
+        return follow.follow(self._poll(start, isolation, on_out_of_range), timeout)
 
     def afollow(
         self,
@@ -456,21 +454,24 @@ class Log(ABC):
         on_out_of_range: OnOutOfRange = "raise",
     ) -> AsyncIterator[Record]:
         """Do as `follow`, for `async for`. The log is read in another thread."""
-        return follow.afollow(self._follower(start, isolation, on_out_of_range), timeout)
+        return follow.afollow(self._poll(start, isolation, on_out_of_range), timeout)
 
-    def _follower(
+    def _poll(
         self, start: int | None, isolation: IsolationLevel | IsolationName, on_out_of_range: OnOutOfRange
-    ) -> Follower:
+    ) -> Poll:
         _check_choice(on_out_of_range)
         level = member("isolation", isolation, IsolationLevel)
         first = log_start = self.log_start_offset
         if start is not None and not log_start <= (first := operator.index(start)) <= self.log_end_offset:
             first = self._instead_of(first, on_out_of_range)
-        return Follower(
-            self._walk(first, first),
-            lambda: self._end_now(level),
-            lambda start, end: self._aborted(start, end, level),
-        )
+        walk = self._walk(first, first)
+
+        def poll() -> Iterator[RecordColumns]:
+            end = self._end_now(level)
+            if walk.goes_on_to(end):
+                yield from walk.columns(self._aborted(walk.next_offset, end, level), threads=1, check_crcs=True)
+
+        return poll
 
     def _end_now(self, isolation: IsolationLevel) -> int:
         if self.closed:

@@ -352,12 +352,6 @@ class WritableLog(Log):
     def _write_checkpoints(self) -> None:
         self._at_truncation(self)
 
-    def take_producer_snapshot(self) -> Path | None:
-        """Write a snapshot of the producer state at the log's end and return its path; None if it is not needed."""
-        with self._state.lock:
-            self._state.check_usable()
-            return self._state.producers.take_snapshot()
-
     def remove_expired_producers(self) -> None:
         """Remove the state of producers that have been inactive longer than configured."""
         with self._state.lock:

@@ -90,4 +90,4 @@ def offsets(found: FetchDataInfo | None) -> list[int] | None:
 
 
 def producers(directory: Path) -> ProducerStateManager:
-    return ProducerStateManager(directory, TopicPartition("t", 0), clock=Clock())
+    return ProducerStateManager(directory, TopicPartition("t", 0))

@@ -71,7 +71,7 @@ class Stop:
 def loaded(directory: Path, stop: Stop = Stop(), **changes: Any) -> Iterator[Opened]:
     """Load the directory; release its files as they are at the end, as a crash would."""
     stop = replace(stop, **changes)
-    state = producer_state(directory, stop.now)
+    state = producer_state(directory)
     epochs = LeaderEpochCache(directory / LEADER_EPOCH_CHECKPOINT)
     progress: list[tuple[int, int]] = []
     home = SegmentHome(directory=directory, config=stop.config, scheduler=stop.scheduler, clock=lambda: stop.now)
@@ -89,8 +89,8 @@ def loaded(directory: Path, stop: Stop = Stop(), **changes: Any) -> Iterator[Ope
             segment.release()
 
 
-def producer_state(directory: Path, now: int = NOW) -> ProducerStateManager:
-    return ProducerStateManager(directory, TopicPartition("topic", 0), clock=lambda: now)
+def producer_state(directory: Path) -> ProducerStateManager:
+    return ProducerStateManager(directory, TopicPartition("topic", 0))
 
 
 def load(directory: Path, stop: Stop = Stop(), **changes: Any) -> None:

@@ -58,7 +58,7 @@ class Producers:
 
     def __init__(self, directory: Path, **settings: Any) -> None:
         self.directory = directory
-        self.manager = ProducerStateManager(directory, "topic-0", clock=lambda: NOW, **settings)
+        self.manager = ProducerStateManager(directory, "topic-0", **settings)
 
     def append(
         self, batch: RecordBatch, origin: AppendOrigin = CLIENT, version: int = 0, position: int = -1

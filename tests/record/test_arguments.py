@@ -119,7 +119,7 @@ NUMBERS: dict[str, Callable[[Any], object]] = {
     "base_sequence": lambda given: BatchSettings(base_sequence=given),
     "partition_leader_epoch": lambda given: BatchSettings(partition_leader_epoch=given),
     "delete_horizon_ms": lambda given: BatchSettings(delete_horizon_ms=given),
-    "max_size": lambda given: RecordsBuilder(max_size=given),
+    "max_size": lambda given: batches_of_records([], max_size=given),
     "timestamp": lambda given: SET.with_timestamps(TimestampType.LOG_APPEND_TIME, given),
     "timestamp of a builder": lambda given: RecordsBuilder().append(b"x", timestamp=given),
     "offset of a builder": lambda given: RecordsBuilder().append(b"x", offset=given),

@@ -29,14 +29,15 @@ def built_batches(
 
 def one_by_one(records: list[Record], settings: BatchSettings, max_size: int) -> Iterator[bytes]:
     """What comes out where a builder is asked before each record; nothing is compressed, so that none is split."""
-    builder = RecordsBuilder(settings, max_size=max_size)
+    builder = RecordsBuilder(settings)
     for record in records:
-        if not builder.has_room_for(record.value, record.key, record.headers, record.timestamp):
+        size = builder.size_of(record.value, record.key, record.headers, record.timestamp)
+        if builder.records_count and settings.header_size + builder.size + size > max_size:
             yield bytes(builder.build())
             sequence = (builder.settings.base_sequence + builder.records_count) % 2**31
             following = sequence if settings.base_sequence >= 0 else -1
             settings = replace(settings, base_offset=builder.last_offset + 1, base_sequence=following)
-            builder = RecordsBuilder(settings, max_size=max_size)
+            builder = RecordsBuilder(settings)
         builder.append(record.value, record.key, record.headers, record.timestamp)
     if builder.records_count:
         yield bytes(builder.build())

@@ -17,8 +17,8 @@ def options(**given: object) -> ReadOptions:
 
 def test_the_columns_are_those_of_sparks_kafka_source() -> None:
     assert ddl(options(includeHeaders=True)) == (
-        "key binary, value binary, topic string, partition int, offset long, timestamp timestamp, timestampType int, "
-        "headers array<struct<key: string, value: binary>>"
+        "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int, "
+        "headers array<struct<key:string,value:binary>>"
     )
 
 

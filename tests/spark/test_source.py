@@ -144,7 +144,7 @@ def test_a_column_that_does_not_exist_is_named_with_those_that_do(load: Load) ->
 
     with pytest.raises(AnalysisException, match="schema: there is no column 'body'; there are key, value, topic"):
         load(SEGMENTS, "body binary").count()
-    with pytest.raises(AnalysisException, match="schema: column offset is long, not int"):
+    with pytest.raises(AnalysisException, match="schema: column offset is bigint, not int"):
         load(SEGMENTS, "offset int").count()
 
 

@@ -120,7 +120,7 @@ def test_records_deleted_before_they_were_read_end_the_query_or_are_skipped(step
         pytest.skip("Spark before 4.2 reads all at once")
     for base in ("00000000000000000000", "00000000000000000192"):
         (copied / f"{base}.log").unlink()
-    with pytest.raises(Exception, match=r"v2-zstd-0: offsets 100..199 are deleted before they were read"):
+    with pytest.raises(Exception, match=r"v2-zstd-0: offsets 100..199 are not there; there are 384..1199"):
         step(copied, schema="offset long", maxOffsetsPerTrigger=100)
     found = step(copied, schema="offset long", failOnDataLoss=False)
     assert offsets(found) == list(range(384, 1200))
@@ -131,7 +131,7 @@ def test_a_truncated_log_ends_the_query_or_goes_on_at_its_new_end(step: Step, tm
     step(copied, schema="offset long")
     for path in (*copied.glob("*0960.*"), *copied.glob("*1152.*")):
         path.unlink()
-    with pytest.raises(Exception, match=r"v2-zstd-0: offsets 960..1199 are truncated; failOnDataLoss=false skips them"):
+    with pytest.raises(Exception, match=r"v2-zstd-0: offsets 960..1199 are truncated \(failOnDataLoss=false"):
         step(copied, schema="offset long")
     assert step(copied, schema="offset long", failOnDataLoss=False) == []
     for path in (*SEGMENTS.glob("*0960.*"), *SEGMENTS.glob("*1152.*")):

@@ -459,8 +459,8 @@ def test_producers_expire_in_an_open_log_but_for_those_in_a_transaction(director
 def test_a_snapshot_is_taken_once_at_an_offset(directory: Path) -> None:
     with opened(directory) as log:
         Producer(log, 1, transactional=False).send()
-        assert log.take_producer_snapshot() is not None
-        assert log.take_producer_snapshot() is None
+        assert log.producer_state.take_snapshot() is not None
+        assert log.producer_state.take_snapshot() is None
         assert (snapshots(log), producers_in(log, 1)) == ([1], [1])
 
 

@@ -111,14 +111,6 @@ def test_producers_expired_after_a_day_are_not_loaded(producers: Producers) -> N
     assert [*patient.manager.active_producers] == [1, 2, 3]
 
 
-def test_expiry_at_loading_goes_by_the_clock(producers: Producers) -> None:
-    producers.data(1, 0, 0, max_timestamp=NOW - DAY_MS)
-    producers.manager.take_snapshot()
-    loaded = Producers(producers.directory)
-    loaded.manager.truncate_and_reload(0, 1)
-    assert loaded.manager.is_empty
-
-
 def test_no_snapshot_is_loaded_if_the_state_ends_at_the_log_end(producers: Producers) -> None:
     snapshot_at(producers, 1)
     producers.data(2, 0, 0)

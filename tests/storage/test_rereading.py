@@ -215,10 +215,10 @@ def test_a_watermark_is_located_again_if_its_segment_is_deleted(
 ) -> None:
     search = LogSegment.translate_offset
 
-    def gone(self: LogSegment, offset: int, start: int = 0) -> OffsetPosition | None:
+    def gone(self: LogSegment, offset: int) -> OffsetPosition | None:
         monkeypatch.undo()
         delete(segments, 0, 2)
-        return search(self, offset, start)
+        return search(self, offset)
 
     with kafkalog.open(segments) as log:
         monkeypatch.setattr(LogSegment, "translate_offset", gone)

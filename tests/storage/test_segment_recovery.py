@@ -151,7 +151,7 @@ def test_recovery_counts_a_transaction_from_where_the_state_before_the_segment_s
     state.load_producer_entry(ProducerStateEntry(22, producer_epoch=0, current_txn_first_offset=75))
     recover_segment(made, state, None)
     assert list(made.txn_index) == [AbortedTxn(22, 75, 106, 100)]
-    assert made.collect_aborted_txns(80, 101).aborted_txns == [AbortedTxn(22, 75, 106, 100)]
+    assert made.txn_index.collect_aborted_txns(80, 101).aborted_txns == [AbortedTxn(22, 75, 106, 100)]
     made.close()
 
 

@@ -38,7 +38,7 @@ def test_without_segments_nothing_is_found() -> None:
         None,
         [],
     )
-    assert (empty.values_from(0), empty.between(0, 9), empty.higher_segments(0), empty.size_in_bytes) == ((), (), (), 0)
+    assert (empty.from_floor(0), empty.between(0, 9), empty.higher_segments(0), empty.size_in_bytes) == ((), (), (), 0)
     with pytest.raises(IndexError):
         empty.active  # noqa: B018
 
@@ -80,7 +80,7 @@ def test_neighbours_and_ranges_are_those_of_the_sorted_bases(known: set[int], of
     after = dict(zip(inorder, [*inorder[1:], 1000], strict=False))
     touched = [each for each in inorder if each < end and after[each] > offset]
     assert bases(segments.between(offset, end)) == (touched if length else [])
-    assert bases(segments.values_from(offset)) == [each for each in inorder if after[each] > offset]
+    assert bases(segments.from_floor(offset)) == [each for each in inorder if after[each] > offset]
 
 
 def test_a_range_that_ends_before_it_begins_is_refused() -> None:

@@ -141,7 +141,7 @@ def _clamped(source: Partition, asked: OffsetRange, options: ReadOptions) -> Off
     for lost in (before, behind):
         if lost.start < lost.end:
             where = f"there are {first}..{end - 1}" if first < end else "there are none"
-            _report_loss(
+            report_loss(
                 f"{source.topic_partition}: offsets {lost.start}..{lost.end - 1} are not there; {where}",
                 source,
                 options,
@@ -199,7 +199,7 @@ def clamp_ranges(
     by_partition = {source.topic_partition: source for source in sources}
     for partition in sorted(ranges.keys() - by_partition.keys()):
         if ranges[partition][0] < ranges[partition][1]:
-            _report_loss(f"{partition} is not there any more", None, options)
+            report_loss(f"{partition} is not there any more", None, options)
     return {
         partition: _clamped(by_partition[partition], OffsetRange(*span), options)
         for partition, span in ranges.items()
@@ -207,7 +207,12 @@ def clamp_ranges(
     }
 
 
-def _report_loss(what: str, source: Partition | None, options: ReadOptions) -> None:
+def report_loss(what: str, source: Partition | None, options: ReadOptions) -> None:
+    """Log a loss of data, or raise an error if failOnDataLoss is true.
+
+    Raises:
+        OffsetOutOfRangeError: failOnDataLoss is true.
+    """
     path = ", ".join(options.paths) if source is None else source.path
     if options.fail_on_data_loss:
         raise OffsetOutOfRangeError(f"{what} (failOnDataLoss=false reads the rest)", path)

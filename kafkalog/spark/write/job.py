@@ -27,10 +27,10 @@ from uuid import uuid4
 
 from kafkalog.errors import InconsistentTopicIdError, LogLockedError
 from kafkalog.spark.write.commit import NEW, TASKS, TEMPORARY, Exchange, complete_begun, is_committed, remove_job
-from kafkalog.spark.write.merge import JoinedLog, Source, join
+from kafkalog.spark.write.merge import JoinedLog, join
 from kafkalog.spark.write.options import MOST_PARTITIONS, WriteOptions, check_columns
 from kafkalog.spark.write.row_records import RowSorter
-from kafkalog.spark.write.task_files import TaskFiles, TaskWriter
+from kafkalog.spark.write.task_files import PartitionFile, TaskFiles, TaskWriter
 from kafkalog.storage.checkpoint.partition_metadata_file import read_partition_metadata, topic_id_in
 from kafkalog.storage.data_dir.directory_lock import DirectoryLock
 from kafkalog.storage.data_dir.session import Session, read_checkpoints
@@ -217,13 +217,13 @@ class WriteJob:
         going = sorted(each for each in present - set(wanted) if each.topic in topics) if self.overwrite else []
         return Exchange(self.options.path, self.directory, coming, [str(each) for each in going])
 
-    def _sources(self, tasks: list[TaskFiles]) -> dict[TopicPartition, list[Source]]:
+    def _sources(self, tasks: list[TaskFiles]) -> dict[TopicPartition, list[tuple[Path, PartitionFile]]]:
         """Return the files of each partition, in the order in which they are joined."""
-        sources: dict[TopicPartition, list[Source]] = {}
+        sources: dict[TopicPartition, list[tuple[Path, PartitionFile]]] = {}
         for task in tasks:
             for file in task.files:
                 directory = self.directory / TASKS / task.name / str(file.partition)
-                sources.setdefault(file.partition, []).append(Source(offset_file(directory, 0, LOG_SUFFIX), file))
+                sources.setdefault(file.partition, []).append((offset_file(directory, 0, LOG_SUFFIX), file))
         return sources
 
     def _empty_ones(self, written: Iterable[TopicPartition], present: set[TopicPartition]) -> set[TopicPartition]:

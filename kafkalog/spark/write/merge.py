@@ -44,14 +44,6 @@ _SEALED_FILES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
-    """A task's file for the partition."""
-
-    path: Path
-    file: PartitionFile
-
-
-@dataclass(frozen=True, slots=True)
 class JoinedLog:
     """The offsets of a joined log for the checkpoints, and the inode of its directory, which identifies it.
 
@@ -70,7 +62,7 @@ class JoinedLog:
 
 def join(
     partition: TopicPartition,
-    sources: Iterable[Source],
+    sources: Iterable[tuple[Path, PartitionFile]],
     directory: Path,
     final: Path,
     *,
@@ -82,7 +74,7 @@ def join(
 
     Args:
         partition: The partition.
-        sources: The files, in order.
+        sources: The files of tasks, in order, and what the tasks wrote to them.
         directory: The new directory, which does not exist yet.
         final: The directory that it will replace.
         opening: How to open the log.
@@ -102,8 +94,8 @@ def join(
     config = LogConfig(segment_bytes=segment_bytes, segment_ms=INT64_MAX, max_message_bytes=INT32_MAX)
     log = WritableLog.load(directory, config, opening)
     try:
-        for source in sources:
-            _append(log, source, min(_PIECE_BYTES, segment_bytes // 8))
+        for path, written in sources:
+            _append(log, path, written, min(_PIECE_BYTES, segment_bytes // 8))
         log.update_high_watermark(log.log_end_offset)
         log.close()
     except BaseException:
@@ -128,23 +120,23 @@ def segment_bytes_in(directory: Path) -> int | None:
     return sum(path.stat().st_size for _, path in segment_files(directory))
 
 
-def _append(log: WritableLog, source: Source, piece_bytes: int) -> None:
+def _append(log: WritableLog, path: Path, written: PartitionFile, piece_bytes: int) -> None:
     """Append a task's file with the offsets and the leader epoch of the log."""
     first, epoch = log.log_end_offset, log.leader_epochs.latest_epoch
-    for piece, rows in _pieces(source, piece_bytes):
+    for piece, rows in _pieces(path, written.size, piece_bytes):
         set_last_offsets(piece, rows, first + rows["last_offset"])
         set_leader_epoch(piece, rows, FIRST_LEADER_EPOCH if epoch is None else epoch)
         log.append_as_follower(ByteBufferMessageSet(piece))
     found = log.log_end_offset - first
-    if found != source.file.records:
+    if found != written.records:
         message = "a task's file has another number of records than the task wrote"
-        raise CorruptRecordError(message, str(source.path), None, source.file.records, found)
+        raise CorruptRecordError(message, str(path), None, written.records, found)
 
 
-def _pieces(source: Source, piece_bytes: int) -> Iterator[tuple[bytearray, NDArray[np.void]]]:
+def _pieces(path: Path, size: int, piece_bytes: int) -> Iterator[tuple[bytearray, NDArray[np.void]]]:
     """Yield complete batches of about `piece_bytes` together, with their header table."""
-    waiting, left = bytearray(), source.file.size
-    with open(source.path, "rb") as file:
+    waiting, left = bytearray(), size
+    with open(path, "rb") as file:
         while left and (data := file.read(min(left, piece_bytes))):
             left -= len(data)
             waiting += data
@@ -155,7 +147,7 @@ def _pieces(source: Source, piece_bytes: int) -> Iterator[tuple[bytearray, NDArr
                 yield piece, rows
     if left or waiting:
         message = "a task's file was truncated or ends within a batch"
-        raise CorruptRecordError(message, str(source.path), source.file.size - left - len(waiting))
+        raise CorruptRecordError(message, str(path), size - left - len(waiting))
 
 
 def _clone(source: Path, target: Path, *, was_clean: bool) -> None:

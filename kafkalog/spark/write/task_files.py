@@ -111,7 +111,7 @@ class _Batches:
         self._path = offset_file(directory, 0, LOG_SUFFIX)
         self._options = options
         settings = BatchSettings(compression_type=options.compression, partition_leader_epoch=0)
-        self._builder = RecordsBuilder(settings, max_size=options.batch_bytes)
+        self._builder = RecordsBuilder(settings)
         self._room = options.batch_bytes - RECORD_BATCH_OVERHEAD
         self._lowest_ratio = self._room / min(_MOST_UNCOMPRESSED, 0.9 * options.segment_bytes)
         self._ratio = 1.0

@@ -24,7 +24,7 @@ from kafkalog.storage.index.index_file import Field, IndexFile
 
 MAX_INT = INT32_MAX
 # The number of entries per read when all entries are read.
-_RUN = 8192
+_AT_ONCE = 8192
 
 
 class OffsetEntry(NamedTuple):
@@ -261,13 +261,13 @@ class Index(IndexFile, ABC, Generic[Entry]):
             self.measure()
             self.max_entries = self.length // self._size
             while True:
-                raw = self.read(self.entries * self._size, _RUN * self._size)
+                raw = self.read(self.entries * self._size, _AT_ONCE * self._size)
                 rows = np.frombuffer(raw, self._ROW, len(raw) // self._size)
                 rising = self._rising(rows)
                 if rising:
                     self.entries += rising
                     self._last = self._entry(*rows[rising - 1].tolist())
-                if rising < _RUN:
+                if rising < _AT_ONCE:
                     break
             if self.entries == 1 < self.max_entries and self._integers(self._last) == (0, 0):
                 # A zero entry followed by other slots is the first empty slot; as the only slot of the file it would be

@@ -26,7 +26,7 @@ _LAYOUT = struct.Struct(">hqqqq")
 ENTRY_SIZE = _LAYOUT.size
 _ZEROS = bytes(ENTRY_SIZE)
 # The number of entries per read.
-_RUN = 1024
+_AT_ONCE = 1024
 
 
 class AbortedTxn(NamedTuple):
@@ -100,14 +100,14 @@ class TransactionIndex(IndexFile):
         position = 0
         while True:
             with self._lock:
-                wanted = _RUN if not self.writable else min(_RUN, self._entries - position // ENTRY_SIZE)
+                wanted = _AT_ONCE if not self.writable else min(_AT_ONCE, self._entries - position // ENTRY_SIZE)
                 raw = self.read(position, wanted * ENTRY_SIZE) if wanted > 0 else b""
             for start in range(0, len(raw) - ENTRY_SIZE + 1, ENTRY_SIZE):
                 entry = raw[start : start + ENTRY_SIZE]
                 if entry == _ZEROS:
                     return
                 yield self._parsed(entry, position + start)
-            if len(raw) < _RUN * ENTRY_SIZE:
+            if len(raw) < _AT_ONCE * ENTRY_SIZE:
                 return
             position += len(raw)
 

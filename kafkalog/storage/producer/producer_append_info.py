@@ -48,18 +48,6 @@ class ProducerAppendInfo:
         started_transactions: The transactions that the append starts.
     """
 
-    __slots__ = (
-        "_batches",
-        "_coordinator_epoch",
-        "_current",
-        "_epoch",
-        "_last_timestamp",
-        "_origin",
-        "_partition",
-        "_txn_first_offset",
-        "started_transactions",
-    )
-
     def __init__(self, topic_partition: object, current: ProducerStateEntry, origin: AppendOrigin) -> None:
         """Create the info of an append.
 

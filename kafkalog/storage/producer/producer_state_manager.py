@@ -21,7 +21,6 @@ from typing import Self
 
 from kafkalog.errors import CorruptSnapshotError
 from kafkalog.record.log_validator import AppendOrigin
-from kafkalog.storage.clock import Clock, wall_clock_ms
 from kafkalog.storage.file_names import DELETED_SUFFIX, SNAPSHOT_SUFFIX, offset_file
 from kafkalog.storage.files.appendable_file import sync_file
 from kafkalog.storage.log_offset_metadata import LogOffsetMetadata
@@ -45,7 +44,6 @@ class ProducerStateManager:
         topic_partition: object,
         *,
         producer_id_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS,
-        clock: Clock = wall_clock_ms,
         writable: bool = True,
     ) -> None:
         """List the snapshots of the directory without loading one; `truncate_and_reload` loads them.
@@ -54,7 +52,6 @@ class ProducerStateManager:
             directory: The partition directory.
             topic_partition: The partition, as named in errors.
             producer_id_expiration_ms: The time after which a producer without an open transaction expires.
-            clock: Returns the time for calls without `now`.
             writable: False never writes or deletes a file.
 
         Raises:
@@ -63,7 +60,6 @@ class ProducerStateManager:
         self._directory = directory
         self._partition = topic_partition
         self._producer_id_expiration_ms = producer_id_expiration_ms
-        self._clock = clock
         self._writable = writable
         self._producers: dict[int, ProducerStateEntry] = {}
         self._ongoing = Transactions()
@@ -199,7 +195,7 @@ class ProducerStateManager:
 
     # --- truncating and loading
 
-    def truncate_and_reload(self, log_start_offset: int, log_end_offset: int, now: int | None = None) -> None:
+    def truncate_and_reload(self, log_start_offset: int, log_end_offset: int, now: int) -> None:
         """Load the newest snapshot between the log's start and end, unless the state already ends at the log's end.
 
         Afterwards the log must be read from `map_end_offset` on. Snapshots outside of the log, and those that do not
@@ -208,7 +204,7 @@ class ProducerStateManager:
         Args:
             log_start_offset: The first offset of the log.
             log_end_offset: The offset after its last.
-            now: The time; producers that have expired by then are not loaded. None = the time of the clock.
+            now: The time; producers that have expired by then are not loaded.
 
         Raises:
             OSError: A file cannot be read or deleted.
@@ -223,7 +219,7 @@ class ProducerStateManager:
             self.on_log_start_offset_incremented(log_start_offset)
             return
         self._forget_everything()
-        self._load_newest(log_start_offset, self._clock() if now is None else now)
+        self._load_newest(log_start_offset, now)
         self._look_at_transactions()
 
     def truncate_fully_and_start_at(self, offset: int) -> None:

@@ -92,11 +92,10 @@ def _with_aborted(
     """Add the aborted transactions to the result of a read."""
     at = found.fetch_offset_metadata
     first = OffsetEntry(at.message_offset, at.relative_position_in_segment)
-    upper = segment.fetch_upper_bound_offset(first, found.message_set.size_in_bytes)
-    if upper is None:
-        following = segments.higher(segment.base_offset)
-        upper = log_end.message_offset if following is None else following.base_offset
-    aborted = aborted_txns(segments, segment, asked.start_offset, upper)
+    entry = segment.offset_index.fetch_upper_bound_offset(first, found.message_set.size_in_bytes)
+    following = segments.higher(segment.base_offset)
+    end = log_end.message_offset if following is None else following.base_offset
+    aborted = aborted_txns(segments, segment, asked.start_offset, end if entry is None else entry.offset)
     return replace(
         found, aborted_transactions=tuple(AbortedTransaction(each.producer_id, each.first_offset) for each in aborted)
     )
@@ -108,7 +107,7 @@ def aborted_txns(segments: LogSegments, first: LogSegment, start: int, end: int)
     The search begins at segment `first`.
     """
     for segment in (first, *segments.higher_segments(first.base_offset)):
-        result = segment.collect_aborted_txns(start, end)
+        result = segment.txn_index.collect_aborted_txns(start, end)
         yield from result.aborted_txns
         if result.is_complete:
             return

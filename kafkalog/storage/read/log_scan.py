@@ -194,8 +194,7 @@ class Walk:
             segment, following = found
             # A segment that is read from its start is opened anew, and closed once nothing refers to it, so that a full
             # scan does not evict the open files of other readers.
-            message_set = segment.opened() if segment.base_offset >= at else segment.log
-            position, entries = _first(segment, at, last)
+            message_set, position, entries = _first(segment, at, last)
             reach = span if entries is None else RUN_GROWTH * len(entries.view)
             if entries is None:
                 self._set_out()
@@ -306,14 +305,15 @@ def _base(following: LogSegment | None) -> int:
     return NO_END if following is None else following.base_offset
 
 
-def _first(segment: LogSegment, at: int, last: LastBatch | None) -> tuple[int, Entries | None]:
-    """Return the position to read from in a segment, and the first batch if a search has loaded it."""
+def _first(segment: LogSegment, at: int, last: LastBatch | None) -> tuple[FileMessageSet, int, Entries | None]:
+    """Return the file of a segment, the position to read from, and the first batch if a search has loaded it."""
     if segment.base_offset >= at:
-        return 0, None
+        return segment.opened(), 0, None
+    log = segment.log
     if last is not None and last.base_offset == segment.base_offset and last.is_in_place:
-        return last.end if last.last_offset < at else last.position, None
-    found = at_one_moment(segment.log.source, partial(segment.load_entry, at))
-    return segment.log.size_in_bytes if found is None else found.position, found
+        return log, last.end if last.last_offset < at else last.position, None
+    found = at_one_moment(log.source, partial(segment.load_entry, at))
+    return log, log.size_in_bytes if found is None else found.position, found
 
 
 def _read(message_set: FileMessageSet, position: int, span: int) -> Entries | None:

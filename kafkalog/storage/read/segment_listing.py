@@ -22,7 +22,6 @@ from kafkalog._speedups.arguments import INT64_MAX
 from kafkalog._speedups.framing import find_file_entry
 from kafkalog.errors import KafkaLogError, LogStateError
 from kafkalog.record import decompress
-from kafkalog.record.message_set import RUN_ROWS
 from kafkalog.storage.checkpoint.checkpoint_file import SETTLED_NS
 from kafkalog.storage.file_names import segment_files
 from kafkalog.storage.files.readable_file import ReadableFile
@@ -197,13 +196,12 @@ def _end_behind(active: LogSegment, end: LogOffsetMetadata, last: int) -> tuple[
         end: The earlier end, before a batch.
         last: The position of the last batch before it.
     """
-    more, log, offset = True, active.log, end.message_offset
+    log, offset = active.log, end.message_offset
     position = _near_end(log, end.relative_position_in_segment)
-    while more:
-        rows, stop = log._scan(position, rows=RUN_ROWS, span=-1)
+    for rows, stop in log._scans(position):
         if len(rows):
             offset, last = int(rows["last_offset"][-1]) + 1, int(rows["position"][-1])
-        position, more = stop.position, stop.more
+        position = stop.position
     return LogOffsetMetadata(offset, active.base_offset, position), last
 
 

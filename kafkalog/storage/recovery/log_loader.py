@@ -161,8 +161,7 @@ def load(directory: str | os.PathLike[str], config: LogConfig | None, opening: O
         clock=opening.clock,
         decompression_limit=opening.decompression_limit,
     )
-    expiration_ms = config.producer_id_expiration_ms
-    producers = ProducerStateManager(path, partition, producer_id_expiration_ms=expiration_ms, clock=opening.clock)
+    producers = ProducerStateManager(path, partition, producer_id_expiration_ms=config.producer_id_expiration_ms)
     epochs = LeaderEpochCache(path / LEADER_EPOCH_CHECKPOINT, scheduler=scheduler)
     try:
         local, log_start_offset = load_log(home, opening, producers, epochs)
@@ -415,7 +414,7 @@ class _Loading:
     def _recover_unflushed(self) -> None:
         # After a doubtful clean shutdown, only the last segment is read again.
         clean = self._opening.had_clean_shutdown
-        unflushed = self.segments.values_from(self._active.base_offset if clean else self._opening.recovery_point)
+        unflushed = self.segments.from_floor(self._active.base_offset if clean else self._opening.recovery_point)
         done, all_bytes = 0, sum(segment.size_in_bytes for segment in unflushed)
         self._report(done, all_bytes)
         for i, segment in enumerate(unflushed):

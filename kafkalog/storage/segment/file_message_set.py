@@ -27,7 +27,7 @@ from kafkalog.record import decompress
 from kafkalog.record.decoding import Entries, Reading, first_record
 from kafkalog.record.framing import EndKind, Stop
 from kafkalog.record.layout import LOG_OVERHEAD, SIZE_AT, SMALLEST_ENTRY
-from kafkalog.record.message_set import RUN_BYTES, RUN_ROWS, MessageSet
+from kafkalog.record.message_set import RUN_BYTES, MessageSet
 from kafkalog.record.record_batch import RecordBatch, batches_of
 from kafkalog.storage.files.appendable_file import AppendableFile, Piece
 from kafkalog.storage.files.byte_source import ByteSource, became_shorter
@@ -233,11 +233,9 @@ class FileMessageSet(MessageSet):
 
     def last_offset(self) -> int | None:
         """Return the last offset of the last whole batch before any damage; None if there is no batch."""
-        last, position, more = None, self._first, True
-        while more:
-            rows, stop = self._scan(position, rows=RUN_ROWS, span=-1)
+        last = None
+        for rows, _ in self._scans():
             last = int(rows["last_offset"][-1]) if len(rows) else last
-            position, more = stop.position, stop.more
         return last
 
     def _slice(self, first: int, end: int | None, *, sealed: bool) -> "FileMessageSet":
@@ -423,8 +421,7 @@ class FileMessageSet(MessageSet):
     def _ensure_end(self) -> None:
         """Raise LogStateError if an appended entry would be unreadable because of the bytes before it."""
         try:
-            *_, stop = self._stops()
-            kind, position = stop.end(self.path)
+            kind, position = self.end_of_data
         except CorruptRecordError as error:
             what = f"there is damage, and what is appended after it could not be read; truncate_to({error.position})"
             raise LogStateError(f"{what} cuts it off, and all that follows it", self.path, error.position) from error

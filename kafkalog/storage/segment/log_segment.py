@@ -31,9 +31,7 @@ from kafkalog.storage.fetch_data_info import NO_MESSAGES, FetchDataInfo
 from kafkalog.storage.file_names import INDEX_SUFFIX, TIME_INDEX_SUFFIX
 from kafkalog.storage.files.appendable_file import MAX_BYTES, Piece
 from kafkalog.storage.index.abstract_index import MAX_INT
-from kafkalog.storage.index.offset_index import OffsetEntry
 from kafkalog.storage.index.time_index import TimestampEntry
-from kafkalog.storage.index.transaction_index import TxnIndexSearchResult
 from kafkalog.storage.log_config import LogConfig
 from kafkalog.storage.log_offset_metadata import LogOffsetMetadata
 from kafkalog.storage.remote_path import RemotePath
@@ -177,19 +175,13 @@ class LogSegment(SegmentFiles):
         entry = self.offset_index.lookup(offset)
         return self.log.load_entry(entry.position, offset, hint=entry.offset)
 
-    def translate_offset(self, offset: int, start: int = 0) -> OffsetPosition | None:
+    def translate_offset(self, offset: int) -> OffsetPosition | None:
         """Return the first batch whose last offset is `offset` or more; None if there is none.
-
-        Args:
-            offset: The offset to find.
-            start: A known position of a batch at or before it, bytes.
 
         Raises:
             CorruptRecordError: The framing before that batch is damaged.
         """
         entry = self.offset_index.lookup(offset)
-        if start > entry.position:
-            return self.log.found_at(start).search(offset)
         return self.log.search(offset, entry.position, hint=entry.offset)
 
     def read(
@@ -221,11 +213,6 @@ class LogSegment(SegmentFiles):
             return FetchDataInfo(metadata, NO_MESSAGES)
         part = self.log.found_at(found.position, max(0, min(size, max_position - found.position)))
         return FetchDataInfo(metadata, part, first_entry_incomplete=size < found.size)
-
-    def fetch_upper_bound_offset(self, start: OffsetEntry, fetch_size: int) -> int | None:
-        """Return an offset past all batches in `fetch_size` bytes from `start` on; None if the index has none."""
-        entry = self.offset_index.fetch_upper_bound_offset(start, fetch_size)
-        return None if entry is None else entry.offset
 
     def find_offset_by_timestamp(self, timestamp: int, starting_offset: int | None = None) -> TimestampAndOffset | None:
         """Return the first record from starting_offset (None: all) on whose timestamp (ms) is `timestamp` or more.
@@ -262,10 +249,6 @@ class LogSegment(SegmentFiles):
     def has_overflow(self) -> bool:
         """Return whether the last offset is too far from the base offset for the indexes."""
         return self.read_next_offset() - 1 - self.base_offset > MAX_INT
-
-    def collect_aborted_txns(self, fetch_offset: int, upper_bound_offset: int) -> TxnIndexSearchResult:
-        """Return the aborted transactions that have records in [fetch_offset, upper_bound_offset)."""
-        return self.txn_index.collect_aborted_txns(fetch_offset, upper_bound_offset)
 
     # --- appending and rolling
 

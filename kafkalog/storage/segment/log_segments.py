@@ -226,11 +226,6 @@ class LogSegments:
             return ()
         return segments[max(0, bisect_right(bases, start) - 1) : bisect_left(bases, end)]
 
-    def values_from(self, start: int) -> tuple[LogSegment, ...]:
-        """Return the segments that may contain offsets from `start` on."""
-        bases, segments = self._sorted
-        return segments[max(0, bisect_right(bases, start) - 1) :]
-
     def __repr__(self) -> str:
         return f"<LogSegments {list(self._sorted.bases)}>"
 
