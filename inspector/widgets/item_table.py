@@ -46,6 +46,7 @@ class ItemTable(LazyTable, Generic[T]):
         """
         if items is self._given and self.sorted_by is None:
             self.grow(len(items))
+            self.refresh()
             return
         current, self._given = self.current, items
         wanted = self._key_of(current) if at is None and current is not None else at

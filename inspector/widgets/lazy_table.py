@@ -57,11 +57,6 @@ class LazyTable(PagedView[Sequence[Row]]):
         row: int
         by_user: bool = True
 
-        @property
-        def control(self) -> LazyTable:
-            """The table."""
-            return self.table
-
     @dataclass
     class PastEnd(Message):
         """A key wants a row after the last one, or before the first."""
@@ -78,11 +73,6 @@ class LazyTable(PagedView[Sequence[Row]]):
         table: LazyTable
         column: int | None
         reverse: bool
-
-        @property
-        def control(self) -> LazyTable:
-            """The table."""
-            return self.table
 
     def __init__(self, columns: Sequence[Column], *, titles: bool = True) -> None:
         super().__init__(PAGE, titles=titles, unreadable=())
