@@ -74,14 +74,14 @@ def _put(rows: np.ndarray[Any, Any], at: int, values: np.ndarray[Any, Any]) -> N
     rows[:, at : at + 8] = values.astype(">i8").view(np.uint8).reshape(len(rows), 8)
 
 
-def write_segment(directory: Path, per_batch: int) -> None:
-    """A segment of `RECORDS` records, and its indexes."""
+def write_segment(directory: Path, per_batch: int, records: int) -> None:
+    """A segment of so many records, and its indexes."""
     if directory.exists():
         return
     draft = directory.with_name(f".{directory.name}")
     shutil.rmtree(draft, ignore_errors=True)
     draft.mkdir(parents=True)
-    template, batches = batch(per_batch), RECORDS // per_batch
+    template, batches = batch(per_batch), records // per_batch
     with (draft / LOG).open("wb") as file:
         file.writelines(copies(template, per_batch, batches))
     step = max(1, -(-INDEX_INTERVAL // len(template)))
@@ -95,7 +95,7 @@ def write_segment(directory: Path, per_batch: int) -> None:
     draft.rename(directory)
 
 
-def write_data_dir(directory: Path) -> None:
+def write_data_dir(directory: Path, partitions: int) -> None:
     """Partitions whose sealed segments are one batch each, all of it a hole behind the header."""
     if directory.exists():
         return
@@ -104,7 +104,7 @@ def write_data_dir(directory: Path) -> None:
     active = b"".join(copies(batch(100), 100, 10))
     header = bytearray(batch(1)[:61])
     struct.pack_into(">i", header, 8, SEALED_BYTES - 12)
-    for number in range(PARTITIONS):
+    for number in range(partitions):
         partition = draft / f"topic-{number % TOPICS:02d}-{number // TOPICS}"
         partition.mkdir(parents=True)
         for base in range(SEALED):
@@ -183,7 +183,7 @@ def segment(report: Report, directory: Path) -> None:
         assert len(reader.batch_rows(0, 100)) == len(reader.record_rows(0, 100)) == 100
         reader.strip(80)
     _index(report, reader)
-    end = RECORDS - RECORDS % (reader.records // reader.batches)
+    end = reader.records
     for what, ask in (
         ("last 100 batches", lambda: reader.batch_rows(reader.batches - 100, 100)),
         ("last 100 records", lambda: reader.record_rows(reader.records - 100, 100)),
@@ -200,7 +200,7 @@ def segment(report: Report, directory: Path) -> None:
         ("refresh", partition.refresh),
         ("locate an offset", lambda: partition.locate(Offset(end // 3))),
         ("locate a time", lambda: partition.locate(Time(START + 7 * (end // 3)))),
-        ("locate a byte", lambda: partition.locate(Byte(1 << 29))),
+        ("locate a byte", lambda: partition.locate(Byte(reader.size // 2))),
         ("last stable offset", partition.work_out_last_stable),
         ("transactions", partition.transactions),
     ):
@@ -302,12 +302,12 @@ def started(path: Path, wanted: bytes) -> Started:
     return Started(clock, sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK"), memory)
 
 
-def start(report: Report, root: Path) -> None:
+def start(report: Report, root: Path, starts: int) -> None:
     for name, path, wanted in (
-        ("list of 1,000 partitions", root / "data", rb"topic-00-0"),
-        ("segment of 1 GiB", root / "single-0", rb"E \S+ (log )?end"),
+        ("list of partitions", root / "data", rb"topic-00-0"),
+        ("segment", root / "single-0", rb"E \S+ (log )?end"),
     ):
-        runs = [started(path, wanted) for _ in range(STARTS)]
+        runs = [started(path, wanted) for _ in range(starts)]
         clock, processor = ([1000 * run[i] for run in runs] for i in (0, 1))
         report.line(
             name,
@@ -361,7 +361,6 @@ def _text(app: Any) -> str:
 
 
 PARTS: dict[str, Callable[[Report, Path], None]] = {
-    "start": start,
     "topics": topics,
     "single": lambda report, root: segment(report, root / "single-0"),
     "batched": lambda report, root: segment(report, root / "batched-0"),
@@ -377,18 +376,24 @@ def main() -> None:
     parser.add_argument(
         "--dir", type=Path, default=Path(__file__).resolve().parents[1] / "build" / "bench" / "inspector"
     )
-    parser.add_argument("--only", choices=PARTS, action="append")
+    parser.add_argument("--only", choices=("start", *PARTS), action="append")
     parser.add_argument("--here", choices=PARTS, help=argparse.SUPPRESS)
+    parser.add_argument("--records", type=int, default=RECORDS, help="of each segment; at least 32,000")
+    parser.add_argument("--partitions", type=int, default=PARTITIONS)
+    parser.add_argument("--starts", type=int, default=STARTS)
     options = parser.parse_args()
     if options.here:
         PARTS[options.here](Report(options.here), options.dir)
         return
     options.dir.mkdir(parents=True, exist_ok=True)
-    write_data_dir(options.dir / "data")
-    write_segment(options.dir / "single-0", 1)
-    write_segment(options.dir / "batched-0", BATCHED)
+    write_data_dir(options.dir / "data", options.partitions)
+    write_segment(options.dir / "single-0", 1, options.records)
+    write_segment(options.dir / "batched-0", BATCHED, options.records)
     print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors")
-    for part in options.only or PARTS:
+    for part in options.only or ("start", *PARTS):
+        if part == "start":
+            start(Report(part), options.dir, options.starts)
+            continue
         # -P: this file has the package's name, and must not be found in its place.
         subprocess.run([sys.executable, "-P", __file__, "--dir", options.dir, "--here", part], check=True)
 

@@ -8,20 +8,19 @@ the loop that draws comes to what is due. Both are told with nothing running, to
 
 from __future__ import annotations
 
+import argparse
 import asyncio
-import sys
 import time
 from pathlib import Path
 
 from kafkalog.inspector.app import InspectorApp
 from kafkalog.inspector.config import Settings
-from kafkalog.inspector.jobs.runs import SearchRun, StatisticsRun, VerifyRun
 from kafkalog.inspector.model.model import Model
+from kafkalog.inspector.views.run_view import ShowsRun
 from kafkalog.inspector.widgets.lazy_table import LazyTable
 
 SECONDS = 6.0
 GOAL_MS = 50.0
-KINDS = {"verify": VerifyRun, "search": SearchRun, "statistics": StatisticsRun}
 # The keys that begin each.
 BEGIN = {
     "nothing": [],
@@ -32,7 +31,7 @@ BEGIN = {
 }
 
 
-async def measure(path: Path) -> None:
+async def measure(path: Path, seconds: float) -> None:
     """Prints a line each."""
     app = InspectorApp(Model(path), Settings())
     async with app.run_test(size=(140, 40)) as pilot:
@@ -40,14 +39,11 @@ async def measure(path: Path) -> None:
         for name, keys in BEGIN.items():
             await pilot.press(*keys)
             await asyncio.sleep(1.5)
-            run = (
-                None
-                if name == "nothing"
-                else app.session.runs.of(KINDS[name.split(",")[0]], app.session.model.partition().path)
-            )
+            shown = [each for each in app.screen.query(ShowsRun).results(ShowsRun) if each.run and each.is_on_screen]
+            run = shown[0].run if shown else None
             await pilot.press("5")
             await asyncio.sleep(0.5)
-            delays, late = await press(app, run)
+            delays, late = await press(app, run, seconds)
             goes_on = "" if run is None else f"; {run.state} at {run.progress.done_bytes >> 20} MiB"
             print(
                 f"{name:18} keys {told(delays)}; loop late {told([each for each, _ in late])},"
@@ -66,13 +62,13 @@ async def settled(app: InspectorApp) -> None:
     print(f"headers read after {time.monotonic() - began:.1f} s", flush=True)
 
 
-async def press(app: InspectorApp, run: object) -> tuple[list[float], list[tuple[float, float]]]:
+async def press(app: InspectorApp, run: object, seconds: float) -> tuple[list[float], list[tuple[float, float]]]:
     """Down and up in the records, until the time is over or the run."""
     table = next(each for each in app.screen.query("RecordsView LazyTable").results(LazyTable))
     delays: list[float] = []
     late: list[tuple[float, float]] = []
     watching = asyncio.create_task(watch(late))
-    until = time.monotonic() + SECONDS
+    until = time.monotonic() + seconds
     while time.monotonic() < until and getattr(run, "is_running", True):
         for key, step in (("down", 1), ("down", 1), ("up", -1)):
             before, began = table.cursor, time.perf_counter()
@@ -103,4 +99,8 @@ def told(found: list[float]) -> str:
 
 
 if __name__ == "__main__":
-    asyncio.run(measure(Path(sys.argv[1])))
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser.add_argument("directory", type=Path)
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="of each measurement")
+    options = parser.parse_args()
+    asyncio.run(measure(options.directory, options.seconds))

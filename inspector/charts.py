@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 from unicodedata import combining, east_asian_width
@@ -162,7 +161,7 @@ def _share(count: int, total: int) -> str:
 
 
 def _keys(state: Totals, width: int, blocks: bool) -> list[str]:
-    shown = _worth_showing(state)
+    shown = state.top_keys[:KEYS_SHOWN]
     if not shown:
         return ["KEYS  none that comes often"] if state.records else ["KEYS"]
     most = shown[0][1]
@@ -172,7 +171,3 @@ def _keys(state: Totals, width: int, blocks: bool) -> list[str]:
         label = fitted(text.printable(key, 40) or "(empty)", _LABEL + 4)
         lines.append(f"{label} |{_counted(count, state.records, most, width - 8, blocks)}")
     return lines
-
-
-def _worth_showing(state: Totals) -> Sequence[tuple[bytes, int]]:
-    return state.top_keys[:KEYS_SHOWN]

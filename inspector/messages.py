@@ -6,6 +6,7 @@ A view posts `Jump` to go to a place: from a finding of verify, from a match of 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from textual.message import Message
@@ -14,14 +15,14 @@ if TYPE_CHECKING:
     from .model.types import Target
 
 
+@dataclass
 class OpenView(Message):
     """Asks for another view of the partition, by its name in `view_table.VIEWS`."""
 
-    def __init__(self, name: str) -> None:
-        self.name = name
-        super().__init__()
+    name: str
 
 
+@dataclass
 class SelectSegment(Message):
     """Asks for another segment.
 
@@ -30,12 +31,11 @@ class SelectSegment(Message):
         view: The view to show then; None: the current one.
     """
 
-    def __init__(self, base_offset: int, view: str | None = None) -> None:
-        self.base_offset = base_offset
-        self.view = view
-        super().__init__()
+    base_offset: int
+    view: str | None = None
 
 
+@dataclass
 class Jump(Message):
     """Asks for an offset, a time or a byte in any segment.
 
@@ -44,20 +44,18 @@ class Jump(Message):
         view: The view to show then; None: the current one.
     """
 
-    def __init__(self, target: Target, view: str | None = None) -> None:
-        self.target = target
-        self.view = view
-        super().__init__()
+    target: Target
+    view: str | None = None
 
 
+@dataclass
 class FlowOn(Message):
     """Asks for the first record of the next segment, or for the last one of the segment before."""
 
-    def __init__(self, forwards: bool) -> None:
-        self.forwards = forwards
-        super().__init__()
+    forwards: bool
 
 
+@dataclass
 class OpenPartition(Message):
     """Asks for the screen of a partition.
 
@@ -66,10 +64,8 @@ class OpenPartition(Message):
         jump: The place to go to then; None: none.
     """
 
-    def __init__(self, name: str, jump: Jump | None = None) -> None:
-        self.name = name
-        self.jump = jump
-        super().__init__()
+    name: str
+    jump: Jump | None = None
 
 
 class ClosePartition(Message):
@@ -80,6 +76,7 @@ class VerifyAll(Message):
     """Asks for the check of all partitions."""
 
 
+@dataclass
 class Ask(Message):
     """Asks the user for a line.
 
@@ -90,19 +87,14 @@ class Ask(Message):
         replaced: Whether the first key takes the place of the value.
     """
 
-    def __init__(
-        self, label: str, submitted: Callable[[str | None], None], value: str = "", *, replaced: bool = False
-    ) -> None:
-        self.label = label
-        self.submitted = submitted
-        self.value = value
-        self.replaced = replaced
-        super().__init__()
+    label: str
+    submitted: Callable[[str | None], None]
+    value: str = ""
+    replaced: bool = False
 
 
+@dataclass
 class Told(Message):
     """Reports a problem for the line of problems; None clears the line."""
 
-    def __init__(self, problem: str | None) -> None:
-        self.problem = problem
-        super().__init__()
+    problem: str | None

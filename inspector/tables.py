@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 T = TypeVar("T")
@@ -39,10 +39,10 @@ class Column:
 
     title: str
     width: int
-    right: bool = False
-    share: int = 0
-    aside: bool = False
-    keeps_end: bool = False
+    right: bool = field(default=False, kw_only=True)
+    share: int = field(default=0, kw_only=True)
+    aside: bool = field(default=False, kw_only=True)
+    keeps_end: bool = field(default=False, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,27 +78,16 @@ class Rows:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown(Generic[T]):
-    """A column of values, with the attributes of `Column`.
+class Shown(Column, Generic[T]):
+    """A column of values.
 
     Attributes:
         cell: Returns the text of a value.
         key: Returns what a value is sorted by, None is least; by default the text.
     """
 
-    title: str
-    width: int
     cell: Callable[[T], str]
     key: Callable[[T], Any] | None = None
-    right: bool = False
-    share: int = 0
-    aside: bool = False
-    keeps_end: bool = False
-
-    @property
-    def column(self) -> Column:
-        """Return the column of the table."""
-        return Column(self.title, self.width, self.right, self.share, self.aside, self.keeps_end)
 
     def sort_key(self, item: T) -> tuple[bool, Any]:
         """Return what a value is sorted by; unknown ones come first."""

@@ -47,6 +47,8 @@ class Run(Generic[J]):
         self.job = job
         self.state: RunState = "running"
         self.problem: str | None = None
+        # The last progress or state that was said.
+        self.latest: Any = None
         self.version = 0
         self._began = time.monotonic()
         self._took: float | None = None
@@ -65,11 +67,13 @@ class Run(Generic[J]):
 
     @property
     def progress(self) -> Progress:
-        """The progress in bytes."""
-        return Progress(0, 0)
+        """The progress in bytes of segments."""
+        found = self.latest if self.latest is None or isinstance(self.latest, Progress) else self.latest.progress
+        return Progress(0, 0) if found is None else found
 
     def take(self, frame: Frame) -> None:
         """Take in what the process has said."""
+        self.latest = frame.latest or self.latest
 
     def cancel(self) -> None:
         """End it now; what it has said stays."""
@@ -137,12 +141,6 @@ class VerifyRun(Run[VerifyJob]):
         self.findings: list[Finding] = []
         self.counts: Counter[Severity] = Counter()
         self.check = Check(job.path)
-        self._progress = Progress(0, 0)
-
-    @property
-    def progress(self) -> Progress:
-        """The progress in bytes of segments."""
-        return self._progress
 
     def take(self, frame: Frame) -> None:
         """Take in findings and progress."""
@@ -150,7 +148,7 @@ class VerifyRun(Run[VerifyJob]):
         self.findings += frame.items[: LISTED - len(self.findings)]
         self.check.add(frame.items)
         self.check.finished = frame.ended is not None and frame.ended.problem is None
-        self._progress = frame.latest or self._progress
+        super().take(frame)
 
 
 class SearchRun(Run[SearchJob]):
@@ -166,7 +164,6 @@ class SearchRun(Run[SearchJob]):
         self.pattern = job.wanted.pattern()
         self.matches: list[Match] = []
         self.offsets = array("q")
-        self.reached: SearchProgress | None = None
         self.current: int | None = None
         self.on_the_way = False
 
@@ -174,6 +171,11 @@ class SearchRun(Run[SearchJob]):
     def backwards(self) -> bool:
         """Whether it goes from high offsets to low ones."""
         return self.job.wanted.start == "back"
+
+    @property
+    def reached(self) -> SearchProgress | None:
+        """How far it has come."""
+        return cast("SearchProgress | None", self.latest)
 
     @property
     def progress(self) -> Progress:
@@ -185,7 +187,7 @@ class SearchRun(Run[SearchJob]):
         """Take in matches and progress."""
         self.matches += frame.items
         self.offsets.extend(frame.offsets)
-        self.reached = frame.latest or self.reached
+        super().take(frame)
 
     def match_at(self, offset: int) -> Match | None:
         """Return the match in the record with that offset, as far as it is listed."""
@@ -227,18 +229,10 @@ class StatisticsRun(Run[StatisticsJob]):
 
     kind = "statistics"
 
-    def __init__(self, job: StatisticsJob) -> None:
-        super().__init__(job)
-        self.statistics: Totals | None = None
-
     @property
-    def progress(self) -> Progress:
-        """The progress in bytes of segments."""
-        return Progress(0, 0) if self.statistics is None else self.statistics.progress
-
-    def take(self, frame: Frame) -> None:
-        """Take in the latest state."""
-        self.statistics = frame.latest or self.statistics
+    def statistics(self) -> Totals | None:
+        """What is known so far."""
+        return cast("Totals | None", self.latest)
 
 
 class TransactionsRun(Run[TransactionsJob]):
@@ -246,23 +240,10 @@ class TransactionsRun(Run[TransactionsJob]):
 
     kind = "transactions"
 
-    def __init__(self, job: TransactionsJob) -> None:
-        super().__init__(job)
-        self.transactions: TransactionsState | None = None
-        self._progress = Progress(0, 0)
-
     @property
-    def progress(self) -> Progress:
-        """The progress in bytes of segments."""
-        return self._progress
-
-    def take(self, frame: Frame) -> None:
-        """Take in the latest state; at first there is only progress."""
-        latest = frame.latest
-        if isinstance(latest, Progress):
-            self._progress = latest
-        elif latest is not None:
-            self.transactions, self._progress = latest, latest.progress
+    def transactions(self) -> TransactionsState | None:
+        """Those that are known so far; at first there is only progress."""
+        return self.latest if isinstance(self.latest, TransactionsState) else None
 
 
 R = TypeVar("R", bound=Run[Any])

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from kafkalog import TimestampType
 from kafkalog.attributes import CONTROL_BIT, DELETE_HORIZON_BIT, TRANSACTIONAL_BIT, codec_name
 from kafkalog.errors import KafkaLogError
+from kafkalog.scan.records import reason_of
 from kafkalog.scan.transactions import marker_types
 
 from .headers import (
@@ -55,7 +56,8 @@ def read(windows: Windows, window: Window) -> Held:
         bad = windows.bad_rows(rows)
         counts = record_counts(windows.file, rows)
     except (OSError, KafkaLogError, ValueError) as error:
-        return Held(None, {0: str(error)}, _NO_COUNTS)
+        # The place is said where the row is shown.
+        return Held(None, {0: reason_of(error) if isinstance(error, KafkaLogError) else str(error)}, _NO_COUNTS)
     if bad:
         window.worst = CORRUPT
     return Held(rows, bad, counts)

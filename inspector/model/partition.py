@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
 # How long one poll may take to find out what is dear.
 POLL_SECONDS = 0.03
+# The index of a segment that was written less long ago is not said to be damaged.
+SETTLED_SECONDS = 5.0
 _FAILURES = (OSError, KafkaLogError, ValueError)
 # Segments whose readers stay open.
 KEPT = 8
@@ -69,8 +71,6 @@ class PartitionReader:
         self._file_base = source.place.base_offset if isinstance(source.place, LogFile) else None
         self._log: Log | None = None
         self._known: dict[int, tuple[tuple[int, ...], SegmentRow]] = {}
-        # Segments whose index did not fit when it was looked at.
-        self._suspects: dict[int, tuple[int, ...]] = {}
         # The last one asked for is the last.
         self._readers: dict[int, SegmentReader] = {}
         # Segments that are only read through, one for each purpose.
@@ -210,9 +210,8 @@ class PartitionReader:
                 row = SegmentRow(segment.base_offset, segment.path, status.st_size, segment.sealed)
                 if time.monotonic() < until:
                     row = _summed_up(row, segment)
-                    if row.index_state == "damaged" and self._suspects.get(segment.base_offset) != key:
-                        # A writer that truncates cuts the log before the index: the next look tells.
-                        self._suspects[segment.base_offset] = key
+                    if row.index_state == "damaged" and time.time() < status.st_mtime + SETTLED_SECONDS:
+                        # A writer that truncates or rolls may be about to write the index: a later look tells.
                         row = replace(row, index_state=None)
                     # What failed may have met a file that was being cut or put back.
                     elif row.problem is None:

@@ -125,11 +125,6 @@ class SegmentReader:
             windows.decide(self._later_aborted())
 
     @property
-    def windows(self) -> tuple[Window, ...]:
-        """The windows known so far, for what reads a whole segment through."""
-        return tuple(self._windows.all) if self._windows is not None else ()
-
-    @property
     def size(self) -> int:
         """Bytes of the file when it was last looked at."""
         return self._windows.size if self._windows is not None else 0

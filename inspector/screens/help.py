@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import ClassVar
 
-from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import VerticalScroll
+from textual.containers import Horizontal, VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
@@ -41,15 +40,10 @@ class HelpScreen(ModalScreen[None]):
 
     def compose(self) -> ComposeResult:
         with VerticalScroll():
-            yield Static(self._text())
-
-    def _text(self) -> Text:
-        text = Text("kafkalog inspect: keys\n", style="bold")
-        for title, keys, what in help_lines(self._keymap, self._here):
-            if title:
-                text.append(f"\n{title}\n", "bold")
-            else:
-                text.append(f"  {keys:<18}", "bold not dim")
-                text.append(f"{what}\n", "not bold")
-        text.append("\n" + SYMBOLS, "not bold")
-        return text
+            yield Static("kafkalog inspect: keys", classes="title")
+            for title, keys, what in help_lines(self._keymap, self._here):
+                if title:
+                    yield Static(f"\n{title}", classes="title", markup=False)
+                else:
+                    yield Horizontal(Static(keys, classes="keys", markup=False), Static(what, markup=False))
+            yield Static("\n" + SYMBOLS, markup=False)

@@ -34,6 +34,7 @@ from .base import InspectorScreen
 if TYPE_CHECKING:
     from ..jobs.jobs import Wanted
     from ..model.types import Place
+    from ..partition.find_next import Kind
 
 
 class PartitionScreen(InspectorScreen):
@@ -208,21 +209,18 @@ class PartitionScreen(InspectorScreen):
         browsing.search = self.session.runs.start(SearchRun(SearchJob(browsing.reader.path, wanted, offset)))
         self.action_view("search")
 
-    def action_next_match(self) -> None:
-        self.stepping.to_match(True)
+    def action_match(self, forwards: bool) -> None:
+        self.stepping.to_match(forwards)
 
-    def action_previous_match(self) -> None:
-        self.stepping.to_match(False)
+    def action_batch(self, what: Kind, forwards: bool) -> None:
+        self.stepping.to_batch(what, forwards)
+
+    def action_segment(self, step: int) -> None:
+        self.going.step_segment(step)
 
     def action_follow(self) -> None:
         if self.browsing is not None:
             self.following.toggle()
-
-    def action_next_segment(self) -> None:
-        self.going.step_segment(1)
-
-    def action_previous_segment(self) -> None:
-        self.going.step_segment(-1)
 
     def action_reload(self) -> None:
         if self.browsing is None:
@@ -231,18 +229,6 @@ class PartitionScreen(InspectorScreen):
         self.tell(None)
         self.following.index()
         self.following.look_now()
-
-    def action_next_damage(self) -> None:
-        self.stepping.to_batch("damage", True)
-
-    def action_previous_damage(self) -> None:
-        self.stepping.to_batch("damage", False)
-
-    def action_next_transaction(self) -> None:
-        self.stepping.to_batch("transaction", True)
-
-    def action_previous_transaction(self) -> None:
-        self.stepping.to_batch("transaction", False)
 
     def action_copy(self) -> None:
         start(self, "copy", self._copy)
@@ -261,7 +247,7 @@ class PartitionScreen(InspectorScreen):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Return whether a key does something here, and is in the footer."""
         del parameters
-        if action in {"search", "next_match", "previous_match"}:
+        if action in {"search", "match"}:
             return self.browsing is not None
         if action == "follow":
             return not self._is_of_runs

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
@@ -16,9 +16,10 @@ from .. import columns, messages, text
 from ..charts import BLOCKS, has_blocks
 from ..keys import bindings
 from ..session import Session
-from ..tables import ItemSource, Row
+from ..tables import Row
 from ..views.view import start
-from ..widgets.lazy_table import LazyTable
+from ..widgets.item_table import ItemTable
+from ..widgets.lines import TopLine
 from .base import InspectorScreen
 
 if TYPE_CHECKING:
@@ -53,26 +54,21 @@ class TopicsScreen(InspectorScreen):
         self._found: dict[str, TopicRow] = {}
         # Whether the directory has been listed once.
         self._listed = False
-        self._shown: list[TopicRow] = []
         self._drawn: list[Row] = []
         self._text = ""
         self._unfolded = False
-        self._sorted: tuple[int, bool] | None = None
         self._seen = False
         # Ends the pause between two passes.
         self._wake = asyncio.Event()
-        bars = BLOCKS if has_blocks() else ""
-        self._source = ItemSource(
-            self._read, columns.topics(self.session.times, bars), columns.look_of_topic, columns.good
-        )
 
     def compose_middle(self) -> ComposeResult:
-        yield LazyTable([each.column for each in self._source.shown])
+        shown = columns.topics(self.session.times, BLOCKS if has_blocks() else "")
+        yield ItemTable(shown, columns.look_of_topic, columns.good, lambda row: row.name)
 
     @property
-    def table(self) -> LazyTable:
+    def table(self) -> ItemTable[TopicRow]:
         """The list."""
-        return self.query_one(LazyTable)
+        return self.query_one(ItemTable)
 
     def on_mount(self) -> None:
         self.table.when_empty = LISTING
@@ -113,8 +109,7 @@ class TopicsScreen(InspectorScreen):
         more = True
         while more:
             # What is on the screen is read first, also after it was scrolled.
-            top = self.table.scroll_offset.y
-            seen[:] = [row.name for row in self._shown[top : top + self.size.height]]
+            seen[:] = [row.name for row in self._rows_seen()]
             taken, more = await self.session.desk(take, rows)
             for row in taken:
                 names.add(row.name)
@@ -132,28 +127,19 @@ class TopicsScreen(InspectorScreen):
         self._tell_current()
         return has_news or bool(gone)
 
+    def _rows_seen(self) -> Sequence[TopicRow]:
+        top = self.table.scroll_offset.y
+        return self.table.items[top : top + self.size.height]
+
     def _cells_seen(self) -> list[Row]:
         """Return the rows on the screen as they are now: ages grow, and checks end."""
-        top = self.table.scroll_offset.y
-        return [self._source.row(self._with_check(row)) for row in self._shown[top : top + self.size.height]]
+        return [self.table.source.row(self._with_check(row)) for row in self._rows_seen()]
 
     # What is shown of what was found.
 
-    def _read(self, first: int, count: int) -> list[TopicRow]:
-        return self._shown[first : first + count]
-
     def _show(self) -> None:
-        current = self._current()
-        wanted = [self._with_check(row) for row in self._found.values() if self._is_wanted(row)]
-        if self._sorted is not None:
-            column, reverse = self._sorted
-            wanted.sort(key=self._source.shown[column].sort_key, reverse=reverse)
-        self._shown = wanted
-        cursor = next((i for i, row in enumerate(wanted) if current is not None and row.name == current.name), 0)
-        table = self.table
-        before = table.cursor
-        table.when_empty = "no name has this in it" if self._found and self._text else "no partitions"
-        table.show(self._source, len(wanted), cursor=cursor if current else before)
+        self.table.when_empty = "no name has this in it" if self._found and self._text else "no partitions"
+        self.table.show_items([self._with_check(row) for row in self._found.values() if self._is_wanted(row)])
         self._drawn = self._cells_seen()
         self._tell_current()
         self._top()
@@ -170,18 +156,13 @@ class TopicsScreen(InspectorScreen):
             return self._text in row.name.casefold()
         return self._unfolded or not row.is_internal or all(each.is_internal for each in self._found.values())
 
-    def _current(self) -> TopicRow | None:
-        cursor = self.table.cursor
-        return self._shown[cursor] if cursor < len(self._shown) else None
-
     def _top(self) -> None:
-        from ..widgets.lines import TopLine
-
         if not self._listed:
             self.query_one(TopLine).show(text.printable(str(self.session.model.path)), LISTING, self.session.zone_name)
             return
-        hidden = len(self._found) - len(self._shown)
-        what = f"{len(self._shown):,} {'partition' if len(self._shown) == 1 else 'partitions'}"
+        count = self.table.count
+        hidden = len(self._found) - count
+        what = f"{count:,} {'partition' if count == 1 else 'partitions'}"
         if self._text:
             what += f" of {len(self._found):,} with {text.printable(self._text, 20)!r} (esc: all)"
         elif hidden:
@@ -189,20 +170,15 @@ class TopicsScreen(InspectorScreen):
         self.query_one(TopLine).show(text.printable(str(self.session.model.path)), what, self.session.zone_name)
 
     def _tell_current(self) -> None:
-        current = self._current()
+        current = self.table.current
         self.tell((None if current is None else current.problem) or self.session.model.problem)
 
     def on_lazy_table_moved(self) -> None:
         self._tell_current()
 
-    def on_lazy_table_chosen(self, message: LazyTable.Chosen) -> None:
-        if message.row < len(self._shown):
-            self.post_message(messages.OpenPartition(self._shown[message.row].name))
-
-    def on_lazy_table_sort_wanted(self, message: LazyTable.SortWanted) -> None:
-        self._sorted = None if message.column is None else (message.column, message.reverse)
-        self.table.show_sorted(message.column, message.reverse)
-        self._show()
+    def on_lazy_table_chosen(self) -> None:
+        if (current := self.table.current) is not None:
+            self.post_message(messages.OpenPartition(current.name))
 
     def times_changed(self) -> None:
         self._show()

@@ -25,9 +25,6 @@ class BatchesView(RowsView[BatchRow]):
         segment = self.browsing.segment
         return [] if segment is None else segment.batch_rows(first, count)
 
-    def look(self, item: BatchRow) -> tuple[str, str]:
-        return columns.look(item)
-
     def total(self) -> int:
         return self.browsing.batches
 
@@ -42,9 +39,6 @@ class BatchesView(RowsView[BatchRow]):
             # A record of this batch may be what all agree on.
             return place
         return Place(base_offset, item.position)
-
-    def problem(self, item: BatchRow) -> str | None:
-        return item.problem
 
     def facts(self, item: BatchRow) -> Pairs:
         return [

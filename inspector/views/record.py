@@ -158,23 +158,11 @@ class RecordView(View):
         self._seen_as = views[(views.index(self._seen_as) + 1) % len(views)]
         start(self, "show", self._catch_up)
 
-    def action_next_part(self) -> None:
-        self._turn(1)
-
-    def action_previous_part(self) -> None:
-        self._turn(-1)
-
-    def _turn(self, step: int) -> None:
+    def action_turn(self, step: int) -> None:
         self._part = PARTS[(PARTS.index(self._part) + step) % len(PARTS)]
         start(self, "show", self._catch_up)
 
-    def action_next_record(self) -> None:
-        self._by(1)
-
-    def action_previous_record(self) -> None:
-        self._by(-1)
-
-    def _by(self, step: int) -> None:
+    def action_step(self, step: int) -> None:
         here = self._number if self._wanted is None else self._wanted
         if here is None or not 0 <= here + step < self.browsing.records:
             self.post_message(messages.FlowOn(step > 0))

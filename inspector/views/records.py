@@ -38,9 +38,6 @@ class RecordsView(RowsView[RecordRow]):
         segment = self.browsing.segment
         return [] if segment is None else segment.record_rows(first, count)
 
-    def look(self, item: RecordRow) -> tuple[str, str]:
-        return columns.look(item)
-
     def total(self) -> int:
         return self.browsing.records
 
@@ -53,9 +50,6 @@ class RecordsView(RowsView[RecordRow]):
             return None
         batch = await self.browsing.ask(segment.batch, item.batch)
         return None if batch is None else Place(base_offset, batch.position, item.offset)
-
-    def problem(self, item: RecordRow) -> str | None:
-        return item.problem
 
     def facts(self, item: RecordRow) -> Pairs:
         return [

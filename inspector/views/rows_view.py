@@ -14,16 +14,16 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import VerticalScroll
 
-from .. import messages, text
+from .. import columns, messages, text
 from ..browsing import Browsing
 from ..keys import bindings
-from ..model.types import Place
+from ..model.types import BatchRow, Place, RecordRow
 from ..tables import MOST_ARRANGED, STEP, Arranged, Arrangement, Arranging, ItemSource, Mark, Shown, Source
 from ..widgets.facts import Facts, Pairs
 from ..widgets.lazy_table import LazyTable
 from .view import View, start
 
-T = TypeVar("T")
+T = TypeVar("T", BatchRow, RecordRow)
 # Seconds after which ages are written anew.
 TICK_SECONDS = 1.0
 
@@ -37,7 +37,7 @@ class RowsView(View, Generic[T]):
 
     def __init__(self, browsing: Browsing) -> None:
         super().__init__(browsing)
-        self._source: ItemSource[T] = ItemSource(self.read, self.columns(), self.look, self.marks)
+        self._source: ItemSource[T] = ItemSource(self.read, self.columns(), columns.look, self.marks)
         self._arrangement = Arrangement()
         self._order: list[int] | None = None
         # What the table shows is of this version of what is looked at.
@@ -53,10 +53,6 @@ class RowsView(View, Generic[T]):
     @abstractmethod
     def read(self, first: int, count: int) -> Sequence[T]:
         """Read rows, in the partition's thread."""
-
-    @abstractmethod
-    def look(self, item: T) -> tuple[str, str]:
-        """Return tone and symbol of a row."""
 
     def marks(self, item: T, cells: tuple[str, ...]) -> tuple[Mark, ...]:
         """Return what stands out in a row."""
@@ -79,12 +75,8 @@ class RowsView(View, Generic[T]):
     def facts(self, item: T) -> Pairs:
         """Return facts about the row under the cursor."""
 
-    @abstractmethod
-    def problem(self, item: T) -> str | None:
-        """Return what is wrong with a row."""
-
     def compose(self) -> ComposeResult:
-        yield LazyTable([each.column for each in self._source.shown])
+        yield LazyTable(self._source.shown)
         with VerticalScroll(classes="panel", can_focus=False) as panel:
             panel.border_title = self.ONE
             yield Facts()
@@ -132,7 +124,7 @@ class RowsView(View, Generic[T]):
         """Report the problem of the row under the cursor, or of the segment if there is no row."""
         segment = self.browsing.segment
         unread = None if segment is None else segment.problem
-        problem = unread if self._item is None else self.problem(self._item)
+        problem = unread if self._item is None else self._item.problem
         if problem is not None:
             self.post_message(messages.Told(problem))
 
@@ -198,7 +190,7 @@ class RowsView(View, Generic[T]):
             self._item = item
             self._show_facts(item)
             await self.show_more(item)
-            self.post_message(messages.Told(self.problem(item)))
+            self.post_message(messages.Told(item.problem))
             place = await self.place_of(item)
             if place is not None and not self.browsing.is_waiting and self.display:
                 self.browsing.place = place

@@ -7,8 +7,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from textual.app import ComposeResult
 from textual.widgets import Static
 
@@ -18,7 +16,8 @@ from .. import columns, messages, text
 from ..jobs.jobs import SearchJob
 from ..jobs.runs import LISTED, SearchRun
 from ..model.types import Offset
-from ..tables import ItemSource, Mark
+from ..tables import Mark
+from ..widgets.item_table import ItemTable
 from ..widgets.lazy_table import LazyTable
 from ..widgets.search_prompt import STARTS_NAMED
 from .run_view import ShowsRun, left_out
@@ -36,10 +35,9 @@ class SearchView(ShowsRun[SearchRun], View):
         self._shown: SearchRun | None = None
         # The match that keys have gone to, where it has not come so far.
         self._wanted: int | None = None
-        self._source = ItemSource(self._read, columns.matches(), lambda _: ("plain", " "), _marks)
         yield Static(classes="heading")
         yield Static(classes="heading reached")
-        table = LazyTable([each.column for each in self._source.shown])
+        table = ItemTable(columns.matches(), lambda _: ("plain", " "), _marks)
         table.sortable = False
         yield table
 
@@ -50,20 +48,19 @@ class SearchView(ShowsRun[SearchRun], View):
             if match is not None:
                 self.table.go(self.run.matches.index(match))
 
-    def _read(self, first: int, count: int) -> Sequence[Match]:
-        return () if self.run is None else self.run.matches[first : first + count]
+    @property
+    def table(self) -> ItemTable[Match]:
+        return self.query_one(ItemTable)
 
     def show_run(self) -> None:
         run, table = self.run, self.table
         table.when_empty = "no match" if run is not None and not run.is_running else "no match so far"
         if run is None:
             table.when_empty = "nothing has been searched for; / begins"
-        count = 0 if run is None else len(run.matches)
-        if run is self._shown:
-            table.grow(count)
-        else:
+        if run is not self._shown:
             self._shown, self._wanted = run, None
-            table.show(self._source, count)
+            table.show_items(())
+        table.show_items(() if run is None else run.matches)
         self._go_to_wanted()
         table.refresh()
         self.query_one(".reached", Static).update("" if run is None else reached(run))
@@ -103,13 +100,12 @@ class SearchView(ShowsRun[SearchRun], View):
 
     def on_lazy_table_chosen(self, message: LazyTable.Chosen) -> None:
         message.stop()
-        if self.run is not None and message.row < len(self.run.matches):
-            self.run.current = self.run.matches[message.row].offset
+        if self.run is not None and (chosen := self.table.current) is not None:
+            self.run.current = chosen.offset
             self.post_message(messages.Jump(Offset(self.run.current), "record"))
 
     async def copied(self) -> str:
-        rows = sorted(self.table.marked) or [self.table.cursor]
-        return "\n".join("\t".join(row.cells) for number in rows for row in self._source.rows(number, 1))
+        return "\n".join("\t".join(self.table.source.row(item).cells) for item in self.table.chosen_items())
 
 
 def found(run: SearchRun) -> str:

@@ -12,7 +12,7 @@ from textual.widgets import Static
 
 from .. import columns, messages, text
 from ..browsing import Browsing
-from ..tables import ItemSource, Rows
+from ..widgets.item_table import ItemTable
 from ..widgets.lazy_table import LazyTable
 from ..widgets.watermark_bar import WatermarkBar, Watermarks
 from .view import View, start
@@ -32,11 +32,6 @@ class SegmentsView(View):
 
     def __init__(self, browsing: Browsing) -> None:
         super().__init__(browsing)
-        self._source = ItemSource(
-            self._read, columns.segments(self.session.times), columns.look_of_segment, columns.good
-        )
-        self._order: list[SegmentRow] = []
-        self._sorted: tuple[int, bool] | None = None
         self._transactions: Transactions | None = None
         self._seen_end: int | None = None
         self._rest_until = 0.0
@@ -44,12 +39,13 @@ class SegmentsView(View):
 
     def compose(self) -> ComposeResult:
         yield WatermarkBar()
-        yield LazyTable([each.column for each in self._source.shown])
+        shown = columns.segments(self.session.times)
+        yield ItemTable(shown, columns.look_of_segment, columns.good, lambda row: row.base_offset)
         yield Static(classes="facts")
 
     @property
-    def _table(self) -> LazyTable:
-        return self.query_one(LazyTable)
+    def _table(self) -> ItemTable[SegmentRow]:
+        return self.query_one(ItemTable)
 
     async def appear(self) -> None:
         self._table.when_empty = "no segments"
@@ -81,21 +77,8 @@ class SegmentsView(View):
         self._facts()
         self._rest_until = time.monotonic() + max(1.0, 10 * (time.monotonic() - began))
 
-    def _read(self, first: int, count: int) -> list[SegmentRow]:
-        return self._order[first : first + count]
-
     def _show(self, base_offset: int | None = None) -> None:
-        order = [self._with_check(row) for row in self.browsing.state.segments]
-        if self._sorted is not None:
-            order.sort(key=self._source.shown[self._sorted[0]].sort_key, reverse=self._sorted[1])
-        # The cursor stays at its segment, wherever that is now.
-        cursor = self._table.cursor
-        if base_offset is None and cursor < len(self._order):
-            base_offset = self._order[cursor].base_offset
-        self._order = order
-        bases = [row.base_offset for row in order]
-        cursor = bases.index(base_offset) if base_offset in bases else 0
-        self._table.show(Rows(map(self._source.row, order)), len(order), cursor=cursor)
+        self._table.show_items([self._with_check(row) for row in self.browsing.state.segments], base_offset)
 
     def _with_check(self, row: SegmentRow) -> SegmentRow:
         health, problem = self.session.checked(row.path)
@@ -134,8 +117,7 @@ class SegmentsView(View):
 
     def on_lazy_table_moved(self, message: LazyTable.Moved) -> None:
         message.stop()
-        if message.row < len(self._order):
-            chosen = self._order[message.row]
+        if (chosen := self._table.current) is not None:
             if chosen.problem is not None:
                 self.post_message(messages.Told(chosen.problem))
             if message.by_user and chosen.base_offset != self.browsing.base_offset:
@@ -143,15 +125,9 @@ class SegmentsView(View):
 
     def on_lazy_table_chosen(self, message: LazyTable.Chosen) -> None:
         message.stop()
-        if message.row < len(self._order):
-            self.post_message(messages.SelectSegment(self._order[message.row].base_offset, "batches"))
-
-    def on_lazy_table_sort_wanted(self, message: LazyTable.SortWanted) -> None:
-        message.stop()
-        self._sorted = None if message.column is None else (message.column, message.reverse)
-        self._table.show_sorted(message.column, message.reverse)
-        self._show()
+        if (chosen := self._table.current) is not None:
+            self.post_message(messages.SelectSegment(chosen.base_offset, "batches"))
 
     async def copied(self) -> str:
-        cursor = self._table.cursor
-        return str(self._order[cursor].path) if cursor < len(self._order) else ""
+        current = self._table.current
+        return "" if current is None else str(current.path)

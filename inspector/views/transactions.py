@@ -12,7 +12,6 @@ They are read anew, some time later, where the log has grown; escape ends that, 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 
 from rich.text import Text
 from textual.app import ComposeResult
@@ -25,7 +24,7 @@ from ..browsing import Browsing
 from ..jobs.jobs import TransactionsJob
 from ..jobs.runs import TransactionsRun
 from ..model.types import Offset
-from ..tables import ItemSource
+from ..widgets.item_table import ItemTable
 from ..widgets.lazy_table import LazyTable
 from .run_view import ShowsRun
 from .view import View
@@ -41,21 +40,17 @@ class TransactionsView(ShowsRun[TransactionsRun], View):
     def __init__(self, browsing: Browsing) -> None:
         super().__init__(browsing)
         self._state: TransactionsState | None = None
-        self._rows: Sequence[TransactionRow] = ()
-        self._sorted: tuple[int, bool] | None = None
-        self._source = ItemSource(
-            self._read, columns.transactions(self.session.times), columns.look_of_transaction, columns.good
-        )
         self._read_end: int | None = None
         self._rest_until = 0.0
 
     def compose(self) -> ComposeResult:
         yield Static(classes="heading")
-        yield LazyTable([each.column for each in self._source.shown])
+        yield ItemTable(columns.transactions(self.session.times), columns.look_of_transaction, columns.good, _name)
         yield Static(classes="command")
 
-    def _read(self, first: int, count: int) -> Sequence[TransactionRow]:
-        return self._rows[first : first + count]
+    @property
+    def table(self) -> ItemTable[TransactionRow]:
+        return self.query_one(ItemTable)
 
     async def appear(self) -> None:
         run = self.runs.of(TransactionsRun, self.browsing.reader.path)
@@ -91,22 +86,8 @@ class TransactionsView(ShowsRun[TransactionsRun], View):
         if run.transactions is not None and is_whole:
             self._state = run.transactions
         table.when_empty = "reading …" if run.is_running else "no transactions"
-        self._show_rows()
-
-    def _show_rows(self) -> None:
-        rows: Sequence[TransactionRow] = () if self._state is None else self._state.rows
-        before = self._current()
-        if self._sorted is not None:
-            column, reverse = self._sorted
-            rows = sorted(rows, key=self._source.shown[column].sort_key, reverse=reverse)
-        self._rows = rows
-        same = (i for i, row in enumerate(rows) if before is not None and _name(row) == _name(before))
-        self.table.show(self._source, len(rows), cursor=next(same, self.table.cursor))
+        table.show_items(() if self._state is None else self._state.rows)
         self._show_command()
-
-    def _current(self) -> TransactionRow | None:
-        cursor = self.table.cursor
-        return self._rows[cursor] if cursor < len(self._rows) else None
 
     def headings(self) -> list[str]:
         state = self._state
@@ -125,7 +106,7 @@ class TransactionsView(ShowsRun[TransactionsRun], View):
         return run.problem or (None if run.transactions is None else run.transactions.problem)
 
     def _show_command(self) -> None:
-        row = self._current()
+        row = self.table.current
         about = "" if row is None else about_transaction(row, self.session.times)
         self.query_one(".command", Static).update(Text(about))
 
@@ -141,23 +122,15 @@ class TransactionsView(ShowsRun[TransactionsRun], View):
 
     def on_lazy_table_chosen(self, message: LazyTable.Chosen) -> None:
         message.stop()
-        row = self._current()
+        row = self.table.current
         if row is not None:
             self.post_message(messages.Jump(Offset(row.first_offset), "records"))
 
-    def on_lazy_table_sort_wanted(self, message: LazyTable.SortWanted) -> None:
-        message.stop()
-        self._sorted = None if message.column is None else (message.column, message.reverse)
-        self.table.show_sorted(message.column, message.reverse)
-        self._show_rows()
-
     async def copied(self) -> str:
         """Return the commands that abort the marked transactions; of those that have ended, the rows."""
-        rows = [self._rows[i] for i in sorted(self.table.marked) if i < len(self._rows)]
-        if not rows:
-            current = self._current()
-            rows = [] if current is None else [current]
-        return "\n".join(row.abort_command or "\t".join(self._source.row(row).cells) for row in rows)
+        return "\n".join(
+            row.abort_command or "\t".join(self.table.source.row(row).cells) for row in self.table.chosen_items()
+        )
 
 
 def _name(row: TransactionRow) -> tuple[int, int]:

@@ -7,8 +7,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -26,7 +25,7 @@ from ..jobs.runs import LISTED, VerifyRun
 from ..keys import bindings
 from ..model.types import Byte, Offset, Target
 from ..session import Session
-from ..tables import ItemSource
+from ..widgets.item_table import ItemTable
 from ..widgets.lazy_table import LazyTable
 from .run_view import ShowsRun
 from .view import View
@@ -41,26 +40,23 @@ class VerifyPanel(ShowsRun[VerifyRun]):
 
     BINDINGS: ClassVar[list[BindingType]] = bindings("verify")
 
+    @dataclass
     class Chosen(Message):
         """Enter, at a finding."""
 
-        def __init__(self, finding: Finding) -> None:
-            self.finding = finding
-            super().__init__()
+        finding: Finding
 
     def __init__(self, session: Session, path: Path, *, wide: bool = False) -> None:
         super().__init__()
         self.session = session
         self._path = path
         self._deep = False
-        self._order: Sequence[Finding] = ()
-        shown = {each.title: each for each in columns.findings(path, wide=wide)}
-        ordered = [shown[title] for title in (WIDE_ORDER if wide else ORDER)]
-        self._source = ItemSource(self._read, ordered, columns.look_of_finding)
+        self._wide = wide
 
     def compose(self) -> ComposeResult:
+        shown = {each.title: each for each in columns.findings(self._path, wide=self._wide)}
         yield Static(classes="heading")
-        yield LazyTable([each.column for each in self._source.shown])
+        yield ItemTable([shown[title] for title in (WIDE_ORDER if self._wide else ORDER)], columns.look_of_finding)
         yield Static(classes="detail")
 
     def appear(self) -> None:
@@ -70,22 +66,17 @@ class VerifyPanel(ShowsRun[VerifyRun]):
             self._deep = run.job.deep
         self.look_at(run)
 
-    def _read(self, first: int, count: int) -> Sequence[Finding]:
-        return self._order[first : first + count]
+    @property
+    def table(self) -> ItemTable[Finding]:
+        return self.query_one(ItemTable)
 
     def show_run(self) -> None:
         run, table = self.run, self.table
         table.when_empty = self._when_empty()
         table.sortable = run is not None and not run.is_running
-        found: Sequence[Finding] = () if run is None else run.findings
-        if self._order is found or (table.sorted_by is not None and len(self._order) == len(found)):
-            table.grow(len(found))
-        else:
-            table.show_sorted(None)
-            self._order = found
-            table.show(self._source, len(found), cursor=table.cursor)
+        table.show_items(() if run is None else run.findings)
         table.refresh()
-        self._show_detail(table.cursor)
+        self._show_detail()
 
     def _when_empty(self) -> str:
         if self.run is None:
@@ -103,10 +94,9 @@ class VerifyPanel(ShowsRun[VerifyRun]):
         again = "" if self.run.job.deep == self._deep else "(r: again)"
         return [deep + again, ", ".join(f"{word} {counts[severity]:,}" for severity, word in found), listed]
 
-    def _show_detail(self, row: int) -> None:
-        told = ""
-        if row < len(self._order):
-            finding = self._order[row]
+    def _show_detail(self) -> None:
+        told, finding = "", self.table.current
+        if finding is not None:
             # A long path would leave no room for what is wrong.
             told = text.printable(str(replace(finding, path=columns.relative(finding.path, self._path))))
         self.query_one(".detail", Static).update(Text(told))
@@ -114,6 +104,7 @@ class VerifyPanel(ShowsRun[VerifyRun]):
     # Keys.
 
     def action_run(self) -> None:
+        self.table.show_sorted(None)
         self.look_at(self.runs.start(VerifyRun(VerifyJob(self._path, self._deep))))
 
     def action_deep(self) -> None:
@@ -122,28 +113,16 @@ class VerifyPanel(ShowsRun[VerifyRun]):
 
     def on_lazy_table_moved(self, message: LazyTable.Moved) -> None:
         message.stop()
-        self._show_detail(message.row)
+        self._show_detail()
 
     def on_lazy_table_chosen(self, message: LazyTable.Chosen) -> None:
         message.stop()
-        if message.row < len(self._order):
-            self.post_message(self.Chosen(self._order[message.row]))
-
-    def on_lazy_table_sort_wanted(self, message: LazyTable.SortWanted) -> None:
-        message.stop()
-        if self.run is None:
-            return
-        found: Sequence[Finding] = self.run.findings
-        if message.column is not None:
-            found = sorted(found, key=self._source.shown[message.column].sort_key, reverse=message.reverse)
-        self._order = found
-        self.table.show_sorted(message.column, message.reverse)
-        self.table.show(self._source, len(found))
+        if (chosen := self.table.current) is not None:
+            self.post_message(self.Chosen(chosen))
 
     def copied(self) -> str:
         """Return the marked findings, or the one under the cursor, as `kafkalog verify` prints them."""
-        rows = sorted(self.table.marked) or [self.table.cursor]
-        return "\n".join(str(self._order[row]) for row in rows if row < len(self._order))
+        return "\n".join(map(str, self.table.chosen_items()))
 
 
 class VerifyView(View):

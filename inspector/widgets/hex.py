@@ -77,24 +77,22 @@ class HexLines(PagedView[Window]):
     }
     BINDINGS: ClassVar[list[BindingType]] = bindings("hex")
 
+    @dataclass
     class Moved(Message):
         """The cursor is at another byte. by_key: as the user wished."""
 
-        def __init__(self, position: int, *, by_key: bool) -> None:
-            self.position = position
-            self.by_key = by_key
-            super().__init__()
+        position: int
+        by_key: bool
 
     class Chosen(Message):
         """Enter, or a double click."""
 
+    @dataclass
     class StepWanted(Message):
         """Message: the user wants the next or the previous field or batch; `what` is "field" or "batch"."""
 
-        def __init__(self, what: str, *, forwards: bool) -> None:
-            self.what = what
-            self.forwards = forwards
-            super().__init__()
+        what: str
+        forwards: bool
 
     def __init__(self) -> None:
         super().__init__(CHUNK)
@@ -234,60 +232,20 @@ class HexLines(PagedView[Window]):
     def _moved(self, *, by_user: bool) -> Message:
         return self.Moved(self.cursor, by_key=by_user)
 
-    def _by_rows(self, rows: int) -> None:
+    def action_move(self, count: int) -> None:
+        self._by_key(self.cursor + count)
+
+    def action_move_lines(self, lines: int) -> None:
         """Move by as many rows as there are; in the first and the last stay in the column."""
         last = max(0, self.count - 1) // self.per_row
-        row = max(0, min(self.cursor // self.per_row + rows, last))
+        row = max(0, min(self.cursor // self.per_row + lines, last))
         self._by_key(row * self.per_row + self.cursor % self.per_row)
 
-    def action_hex_left(self) -> None:
-        self._by_key(self.cursor - 1)
+    def action_step(self, what: str, forwards: bool) -> None:
+        self.post_message(self.StepWanted(what, forwards=forwards))
 
-    def action_hex_right(self) -> None:
-        self._by_key(self.cursor + 1)
-
-    def action_hex_up(self) -> None:
-        self._by_rows(-1)
-
-    def action_hex_down(self) -> None:
-        self._by_rows(1)
-
-    def action_hex_page_up(self) -> None:
-        self._by_rows(-self._lines_seen())
-
-    def action_hex_page_down(self) -> None:
-        self._by_rows(self._lines_seen())
-
-    def action_hex_half_page_up(self) -> None:
-        self._by_rows(-max(1, self._lines_seen() // 2))
-
-    def action_hex_half_page_down(self) -> None:
-        self._by_rows(max(1, self._lines_seen() // 2))
-
-    def action_hex_start(self) -> None:
-        self._by_key(0)
-
-    def action_hex_end(self) -> None:
-        self._to_end()
-
-    def action_next_field(self) -> None:
-        self.post_message(self.StepWanted("field", forwards=True))
-
-    def action_previous_field(self) -> None:
-        self.post_message(self.StepWanted("field", forwards=False))
-
-    def action_next_batch(self) -> None:
-        self.post_message(self.StepWanted("batch", forwards=True))
-
-    def action_previous_batch(self) -> None:
-        self.post_message(self.StepWanted("batch", forwards=False))
-
-    def action_hex_open(self) -> None:
-        self._choose()
-
-    def _choose(self) -> None:
-        if self.count:
-            self.post_message(self.Chosen())
+    def _choice(self) -> Message:
+        return self.Chosen()
 
     def _at(self, x: int, y: int) -> int | None:
         """Return the byte that is shown there, in figures or as text."""

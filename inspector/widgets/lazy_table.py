@@ -11,7 +11,10 @@ until they come, an ellipsis stands for them. No cell is ever taken for markup.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
 from typing import ClassVar
 
 from rich.cells import cell_len, set_cell_size
@@ -46,43 +49,30 @@ class LazyTable(PagedView[Sequence[Row]]):
     }
     BINDINGS: ClassVar[list[BindingType]] = bindings("table")
 
+    @dataclass
     class Moved(Message):
         """The cursor is at another row. by_user: somebody has moved it."""
 
-        def __init__(self, table: LazyTable, row: int, *, by_user: bool = True) -> None:
-            self.table = table
-            self.row = row
-            self.by_user = by_user
-            super().__init__()
+        table: LazyTable
+        row: int
+        by_user: bool = True
 
-        @property
-        def control(self) -> LazyTable:
-            """The table."""
-            return self.table
-
+    @dataclass
     class PastEnd(Message):
         """A key wants a row after the last one, or before the first."""
 
-        def __init__(self, forwards: bool) -> None:
-            self.forwards = forwards
-            super().__init__()
+        forwards: bool
 
     class Chosen(Moved):
         """Enter, or a click at the row where the cursor was."""
 
+    @dataclass
     class SortWanted(Message):
         """The column to sort by; None: as the source has them."""
 
-        def __init__(self, table: LazyTable, column: int | None, reverse: bool) -> None:
-            self.table = table
-            self.column = column
-            self.reverse = reverse
-            super().__init__()
-
-        @property
-        def control(self) -> LazyTable:
-            """The table."""
-            return self.table
+        table: LazyTable
+        column: int | None
+        reverse: bool
 
     def __init__(self, columns: Sequence[Column], *, titles: bool = True) -> None:
         super().__init__(PAGE, titles=titles, unreadable=())
@@ -92,7 +82,6 @@ class LazyTable(PagedView[Sequence[Row]]):
         self.sorted_by: tuple[int, bool] | None = None
         self.marked: set[int] = set()
         self.sortable = True
-        self._dragged: int | None = None
         # Columns that the user has made wider or narrower.
         self._chosen: set[int] = set()
 
@@ -121,10 +110,6 @@ class LazyTable(PagedView[Sequence[Row]]):
         self._set_count(self.count if count is None else count)
         self.marked = {row for row in self.marked if row < self.count}
         self._move(self.cursor, tell=self.cursor >= self.count)
-
-    def row_under_cursor(self) -> Row | None:
-        """Return the row under the cursor; None: it is not there, or not there yet."""
-        return self._row(self.cursor) if self.cursor < self.count else None
 
     def _row(self, row: int) -> Row | None:
         page, within = self._piece_with(row), row % PAGE
@@ -260,38 +245,9 @@ class LazyTable(PagedView[Sequence[Row]]):
         """Return whether so many keys, each of a page at most, stay within the rows, either way."""
         return keys * self._lines_seen() < min(self.cursor, self.count - 1 - self.cursor)
 
-    def action_cursor_up(self) -> None:
-        self._by_key(self.cursor - 1)
-
-    def action_cursor_down(self) -> None:
-        self._by_key(self.cursor + 1)
-
-    def action_page_up(self) -> None:
-        self._by_key(self.cursor - self._lines_seen())
-
-    def action_page_down(self) -> None:
-        self._by_key(self.cursor + self._lines_seen())
-
-    def action_half_page_up(self) -> None:
-        self._by_key(self.cursor - max(1, self._lines_seen() // 2))
-
-    def action_half_page_down(self) -> None:
-        self._by_key(self.cursor + max(1, self._lines_seen() // 2))
-
-    def action_first_row(self) -> None:
-        self._by_key(0)
-
-    def action_last_row(self) -> None:
-        self._to_end()
-
-    def action_column_left(self) -> None:
-        self._at_column(self.column - 1)
-
-    def action_column_right(self) -> None:
-        self._at_column(self.column + 1)
-
-    def _at_column(self, column: int) -> None:
-        self.column = max(0, min(column, len(self.columns) - 1))
+    def action_move_column(self, step: int) -> None:
+        """Go to another column, and scroll so that it is seen."""
+        self.column = max(0, min(self.column + step, len(self.columns) - 1))
         left = sum(self.widths[: self.column]) + 2 * self.column + (GUTTER if self.column else 0)
         right = left + self.widths[self.column] + (0 if self.column else GUTTER)
         seen = self.scrollable_content_region.width
@@ -302,25 +258,16 @@ class LazyTable(PagedView[Sequence[Row]]):
             self.scroll_to(x=right - seen, animate=False, immediate=True, force=True)
         self.refresh()
 
-    def action_narrower(self) -> None:
-        self._widen(self.column, self.widths[self.column] - 2)
-
-    def action_wider(self) -> None:
-        self._widen(self.column, self.widths[self.column] + 2)
-
-    def _widen(self, column: int, width: int) -> None:
-        self._chosen.add(column)
-        self.widths[column] = max(NARROWEST, min(WIDEST, width))
+    def action_widen(self, cells: int) -> None:
+        """Make the column wider, or narrower."""
+        self._chosen.add(self.column)
+        self.widths[self.column] = max(NARROWEST, min(WIDEST, self.widths[self.column] + cells))
         self._resized()
 
     # Choosing, marking, sorting.
 
-    def action_choose(self) -> None:
-        self._choose()
-
-    def _choose(self) -> None:
-        if self.count:
-            self.post_message(self.Chosen(self, self.cursor))
+    def _choice(self) -> Message:
+        return self.Chosen(self, self.cursor)
 
     def action_mark(self) -> None:
         if self.count:
@@ -329,15 +276,8 @@ class LazyTable(PagedView[Sequence[Row]]):
 
     def action_sort(self) -> None:
         """Sort up, down, and as the source has the rows, by turns."""
-        if self.sorted_by is None or self.sorted_by[0] != self.column:
-            self._want_sorted(self.column, reverse=False)
-        elif not self.sorted_by[1]:
-            self._want_sorted(self.column, reverse=True)
-        else:
-            self._want_sorted(None, reverse=False)
-
-    def _want_sorted(self, column: int | None, *, reverse: bool) -> None:
-        self.post_message(self.SortWanted(self, column, reverse))
+        is_up, is_down = (self.sorted_by == (self.column, reverse) for reverse in (False, True))
+        self.post_message(self.SortWanted(self, None if is_down else self.column, is_up))
 
     def show_sorted(self, column: int | None, reverse: bool = False) -> None:
         """Show in the titles what the rows are sorted by."""
@@ -346,7 +286,7 @@ class LazyTable(PagedView[Sequence[Row]]):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002
         """Return whether a key does something here, and is in the footer."""
-        if action in {"choose", "sort", "narrower", "wider", "column_left", "column_right"} and not self.titles:
+        if action in {"choose", "sort", "widen", "move_column"} and not self.titles:
             return False
         return self.sortable if action == "sort" else True
 
@@ -357,38 +297,14 @@ class LazyTable(PagedView[Sequence[Row]]):
         row = self.scroll_offset.y + y - self.titles
         return row if y >= self.titles and 0 <= row < self.count else None
 
-    def _column_at(self, x: int) -> tuple[int, bool] | None:
-        """Return the column at so many cells from the left, and whether it is its right border."""
-        end = GUTTER
-        for i, width in enumerate(self.widths):
-            end += width + 2
-            if x < end:
-                return i, x >= end - 2
-        return None
-
     def on_mouse_down(self, event: events.MouseDown) -> None:
         if not self.titles or event.y != 0:
             return
-        found = self._column_at(self.scroll_offset.x + int(event.x))
-        if found is None:
-            return
-        self.column, at_border = found
-        if at_border:
-            self._dragged = self.column
-            self.capture_mouse()
-        elif self.sortable:
+        ends = accumulate((width + 2 for width in self.widths), initial=GUTTER)
+        self.column = min(bisect_right(list(ends)[1:], self.scroll_offset.x + int(event.x)), len(self.widths) - 1)
+        if self.sortable:
             self.action_sort()
         self.refresh()
-
-    def on_mouse_move(self, event: events.MouseMove) -> None:
-        if self._dragged is not None:
-            left = GUTTER + sum(width + 2 for width in self.widths[: self._dragged])
-            self._widen(self._dragged, self.scroll_offset.x + int(event.x) - left)
-
-    def on_mouse_up(self) -> None:
-        if self._dragged is not None:
-            self._dragged = None
-            self.release_mouse()
 
 
 def _fitted(text: str, width: int, column: Column) -> str:

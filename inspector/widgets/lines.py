@@ -82,6 +82,8 @@ class TabLine(Widget):
 
 # The keys that are always shown, last.
 ALWAYS_SHOWN = ("back", "quit", "help")
+# Keys that are guessed: named only where others leave room.
+LAST_NAMED = ("map_open",)
 
 
 class KeysLine(Widget):
@@ -106,7 +108,8 @@ class KeysLine(Widget):
         last = sorted((hint for hint in hints if hint[2] in ALWAYS_SHOWN), key=lambda hint: ALWAYS_SHOWN.index(hint[2]))
         # The blank after the last key may be cut off.
         room = self.size.width + 1 - sum(len(key) + len(label) + 3 for key, label, _ in last)
-        for key, label, action in [hint for hint in hints if hint not in last]:
+        others = sorted((hint for hint in hints if hint not in last), key=lambda hint: hint[2] in LAST_NAMED)
+        for key, label, action in others:
             if text.cell_len + len(key) + len(label) + 3 > room:
                 break
             self._append(text, key, label, action)

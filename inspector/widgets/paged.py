@@ -16,6 +16,7 @@ import asyncio
 from abc import abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from textual import events
@@ -43,12 +44,11 @@ class PagedView(ScrollView, Generic[P], can_focus=True):
         following: Whether the cursor stays at the end.
     """
 
+    @dataclass
     class Failed(Message):
         """Message: a piece could not be read."""
 
-        def __init__(self, error: Exception) -> None:
-            self.error = error
-            super().__init__()
+        error: Exception
 
     class Paused(Message):
         """The user has gone up, away from the end that was followed."""
@@ -99,8 +99,8 @@ class PagedView(ScrollView, Generic[P], can_focus=True):
         """Return where the cursor goes with a click: x cells from the left of all, y lines below the top seen."""
 
     @abstractmethod
-    def _choose(self) -> None:
-        """Choose what the cursor is at."""
+    def _choice(self) -> Message:
+        """Return the message that what the cursor is at is chosen."""
 
     def _line_of(self, cursor: int) -> int:
         return cursor
@@ -218,9 +218,23 @@ class PagedView(ScrollView, Generic[P], can_focus=True):
             self.pause()
         self._move(cursor, by_user=True)
 
-    def _to_end(self) -> None:
+    def action_move_lines(self, lines: int) -> None:
+        self._by_key(self.cursor + lines)
+
+    def action_move_pages(self, pages: float) -> None:
+        lines = max(1, int(abs(pages) * self._lines_seen()))
+        self.action_move_lines(lines if pages > 0 else -lines)
+
+    def action_move_to_start(self) -> None:
+        self._by_key(0)
+
+    def action_move_to_end(self) -> None:
         self._move(self.count - 1, by_user=True)
         self.post_message(self.Resumed())
+
+    def action_choose(self) -> None:
+        if self.count:
+            self.post_message(self._choice())
 
     def pause(self) -> None:
         """Follow the end no more."""
@@ -233,7 +247,7 @@ class PagedView(ScrollView, Generic[P], can_focus=True):
         if at is None:
             return
         if at == self.cursor and event.chain == 2:
-            self._choose()
+            self.action_choose()
         else:
             self._by_key(at)
 

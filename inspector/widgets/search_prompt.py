@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import ClassVar, TypeVar
+from typing import Any, ClassVar
 
 from rich.text import Text
 from textual.app import ComposeResult
@@ -20,7 +20,9 @@ from ..jobs.jobs import FIELDS, STARTS, Wanted
 from ..keys import bindings
 from .prompt import Prompt
 
-T = TypeVar("T")
+CHOICES: dict[str, tuple[Any, ...]] = {
+    "regex": (False, True), "case": (True, False), "fields": FIELDS, "start": STARTS,
+}  # fmt: skip
 STARTS_NAMED = {"start": "from the start", "here": "from here on", "back": "from here back"}
 
 
@@ -77,22 +79,9 @@ class SearchPrompt(Vertical):
             self.app.notify("nothing has been searched for", timeout=2)
         self._submitted(replace(self._wanted, text=typed) if typed else None)
 
-    def action_search_regex(self) -> None:
-        self._change(replace(self._wanted, regex=not self._wanted.regex))
-
-    def action_search_case(self) -> None:
-        self._change(replace(self._wanted, case=not self._wanted.case))
-
-    def action_search_fields(self) -> None:
-        self._change(replace(self._wanted, fields=_next(FIELDS, self._wanted.fields)))
-
-    def action_search_start(self) -> None:
-        self._change(replace(self._wanted, start=_next(STARTS, self._wanted.start)))
-
-    def _change(self, wanted: Wanted) -> None:
-        self._wanted = wanted
+    def action_change(self, name: str) -> None:
+        """Take the next choice of one of the fields of what is wanted."""
+        choices = CHOICES[name]
+        following: Any = choices[(choices.index(getattr(self._wanted, name)) + 1) % len(choices)]
+        self._wanted = replace(self._wanted, **{name: following})
         self._show()
-
-
-def _next(all_of_them: tuple[T, ...], now: T) -> T:
-    return all_of_them[(all_of_them.index(now) + 1) % len(all_of_them)]

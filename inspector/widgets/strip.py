@@ -9,6 +9,7 @@ A . has not been read yet, _ is room for what is to come. The cell of the cursor
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
 from rich.segment import Segment
@@ -42,12 +43,11 @@ class SegmentStrip(Widget, can_focus=True):
     COMPONENT_CLASSES: ClassVar[set[str]] = {f"segment-strip--{kind}" for kind in (*SYMBOLS, "cursor")}
     BINDINGS: ClassVar[list[BindingType]] = bindings("map")
 
+    @dataclass
     class Moved(Message):
         """The cursor is at another cell."""
 
-        def __init__(self, cell: int) -> None:
-            self.cell = cell
-            super().__init__()
+        cell: int
 
     class Chosen(Moved):
         """Enter, or a click at the cell where the cursor was."""
@@ -109,28 +109,24 @@ class SegmentStrip(Widget, can_focus=True):
         elif cell < len(self.cells):
             self.go(cell)
 
-    def action_map_left(self) -> None:
-        self.go(self.cursor - 1)
+    def action_move(self, count: int) -> None:
+        self.go(self.cursor + count)
 
-    def action_map_right(self) -> None:
-        self.go(self.cursor + 1)
+    def action_move_lines(self, lines: int) -> None:
+        """Move by lines; in the first one stay in the column."""
+        if lines > 0 or self.cursor >= self.size.width:
+            self.go(self.cursor + lines * self.size.width)
 
-    def action_map_up(self) -> None:
-        self.go(self.cursor - self.size.width if self.cursor >= self.size.width else self.cursor)
-
-    def action_map_down(self) -> None:
-        self.go(self.cursor + self.size.width)
-
-    def action_map_start(self) -> None:
+    def action_move_to_start(self) -> None:
         self.go(0)
 
-    def action_map_end(self) -> None:
+    def action_move_to_end(self) -> None:
         self.go(len(self.cells) - 1)
 
-    def action_map_shade(self) -> None:
+    def action_shade(self) -> None:
         self.post_message(self.ShadeWanted())
 
-    def action_map_open(self) -> None:
+    def action_choose(self) -> None:
         if self.cells:
             self.post_message(self.Chosen(self.cursor))
 

@@ -8,15 +8,13 @@ Up to the last stable offset the bar is double, up to the high watermark simple,
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from rich.text import Text
 from textual.widget import Widget
 
 
-@dataclass(frozen=True, slots=True)
-class Watermarks:
+class Watermarks(NamedTuple):
     """Offsets; None: not known."""
 
     log_start: int | None = None
@@ -38,11 +36,10 @@ NAMES = (
 def places(marks: Watermarks, width: int) -> list[int | None]:
     """Return the cell of each of NAMES on a bar so wide; one beyond an end stands at that end."""
     start, end = marks.log_start, marks.log_end
-    offsets = (start, marks.recovery_point, marks.last_stable, marks.high_watermark, end)
     if start is None or end is None or width < 1:
-        return [None] * len(offsets)
+        return [None] * len(marks)
     span = max(1, end - start)
-    return [None if each is None else max(0, min(width - 1, (each - start) * (width - 1) // span)) for each in offsets]
+    return [None if each is None else max(0, min(width - 1, (each - start) * (width - 1) // span)) for each in marks]
 
 
 def bar(marks: Watermarks, width: int) -> str:
@@ -64,8 +61,7 @@ def bar(marks: Watermarks, width: int) -> str:
 
 def legend(marks: Watermarks, width: int) -> str:
     """Return what the letters stand for, in as many words as there is room."""
-    offsets = (marks.log_start, marks.recovery_point, marks.last_stable, marks.high_watermark, marks.log_end)
-    numbers = ["?" if each is None else f"{each:,}" for each in offsets]
+    numbers = ["?" if each is None else f"{each:,}" for each in marks]
     for names in ([name for _, name, _ in NAMES], [short for _, _, short in NAMES], [""] * len(NAMES)):
         parts = [
             " ".join(filter(None, (letter, number, name)))

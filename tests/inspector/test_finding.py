@@ -89,7 +89,8 @@ def test_findings_are_sorted_and_copied(damaged: Path) -> None:
         await at.press("8", "r", sees="done in")
         table = at.app.screen.query_one("VerifyPanel LazyTable", LazyTable)
         await at.press("l", "l", "s", "s", sees="vPOSITION")
-        await at.until(lambda: (row := table.row_under_cursor()) is not None and row.cells[2] == f"{start_of(6):,}")
+        await at.press("g")
+        await at.until(lambda: (row := table._row(table.cursor)) is not None and row.cells[2] == f"{start_of(6):,}")
         await at.press("m", "m", "c", sees="copied 2 lines")
         assert at.app.clipboard.count("crc-mismatch") == 2
         await at.press("s")
@@ -196,8 +197,8 @@ def test_enter_on_a_match_opens_the_record_and_the_match_is_underlined_in_the_li
         await at.press("down", "enter", sees="[key 7 B]")
         await at.press("5", sees="match key at 0: key-163")
         table = at.app.screen.query_one("RecordsView LazyTable", LazyTable)
-        await at.until(lambda: table.row_under_cursor() is not None)
-        row = table.row_under_cursor()
+        await at.until(lambda: table._row(table.cursor) is not None)
+        row = table._row(table.cursor)
         assert row is not None
         assert [each[:3] for each in row.marks] == [(2, 0, 6)]
         strip = table.render_line(table.cursor - table.scroll_offset.y + 1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 import kafkalog
 from kafkalog import LogConfig, Record
 from kafkalog.inspector.model.model import Model
+from kafkalog.inspector.model.partition import SETTLED_SECONDS
 from kafkalog.inspector.model.types import Byte, Offset, Place, Time
 from tests.helpers.golden import unpacked
 from tests.helpers.inspected import all_records, read_through, segment_file
@@ -132,8 +134,10 @@ def test_the_state_of_an_index_is_reported(tmp_path: Path, index: bytes | None, 
     if index is not None:
         path.with_suffix(".index").write_bytes(index)
     model = Model(tmp_path / "t-0")
-    # An index that does not fit is looked at twice: it may have met a writer that truncates.
+    # A writer that truncates may be about to cut the index of a segment that was written just now.
     assert (model.partition().refresh().segments[0].index_state == state) == (state != "damaged")
+    long_ago = time.time() - 2 * SETTLED_SECONDS
+    os.utime(path, (long_ago, long_ago))
     assert model.partition().refresh().segments[0].index_state == state
     model.close()
 
