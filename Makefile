@@ -10,7 +10,7 @@ KERNELS := $(wildcard kafkalog/_speedups/*.pyx kafkalog/_speedups/*.pxd)
 
 demo: .venv/compiled ## the command at work on logs that real brokers wrote
 	@set -e; PATH="$(abspath $(BIN)):$$PATH"; home=$$(mktemp -d); trap 'rm -rf "$$home"' EXIT; \
-	for each in tests/data/*.tar.xz; do python -m tarfile --filter data -e "$$each" "$$home"; done; \
+	for each in tests/data/*.tar.xz; do python -W ignore -m tarfile -e "$$each" "$$home"; done; \
 	cd "$$home"; set -x; \
 	kafkalog ls */data; \
 	kafkalog verify --deep */data; \

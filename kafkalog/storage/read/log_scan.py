@@ -33,7 +33,7 @@ from kafkalog.record.record_columns import RecordColumns
 from kafkalog.storage.files.byte_source import ByteSource
 from kafkalog.storage.log_offset_metadata import LogOffsetMetadata
 from kafkalog.storage.read.aborted_transactions import AbortedBatches
-from kafkalog.storage.read.last_batch import LastBatch
+from kafkalog.storage.read.detect_truncation import LastBatch
 from kafkalog.storage.read.retry import at_one_moment, retry, retry_each
 from kafkalog.storage.segment.file_message_set import FileMessageSet
 from kafkalog.storage.segment.log_segment import LogSegment
