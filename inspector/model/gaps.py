@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from kafkalog.fsck.gap_checks import gap_findings
 from kafkalog.fsck.log_history import Extent, LogHistory
-from kafkalog.fsck.segment_checks import gap_findings
 
 from .types import Gap, SegmentRow
 

@@ -27,13 +27,13 @@ from kafkalog.fsck.checkpoint_checks import Checkpoints
 from kafkalog.fsck.consequences import Consequence, Severity
 from kafkalog.fsck.file_check import FileCheck, Scope, Watcher
 from kafkalog.fsck.findings import UNREADABLE_CODES, Finding, Summary, unreadable
+from kafkalog.fsck.gap_checks import gap_findings
 from kafkalog.fsck.gathering import Gathering
 from kafkalog.fsck.header_checks import Bounds
 from kafkalog.fsck.index_checks import IndexCheck
 from kafkalog.fsck.layout_checks import Names, directory_layout, names_in, partition_layout
 from kafkalog.fsck.log_history import LogHistory
 from kafkalog.fsck.producer_checks import ProducerCheck
-from kafkalog.fsck.segment_checks import gap_findings
 from kafkalog.fsck.start_checks import start_findings
 from kafkalog.fsck.state_checks import epoch_findings, metadata_findings
 from kafkalog.fsck.version_checks import VERSIONS, version_findings

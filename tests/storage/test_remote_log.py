@@ -297,7 +297,7 @@ def test_a_log_in_a_store_is_not_appended_to(store: MemoryStore, orders: str) ->
 def test_what_is_no_partition_is_refused_by_name(store: MemoryStore, orders: str) -> None:
     with pytest.raises(FileNotFoundError, match="memory:///backup/none-0 does not exist"):
         kafkalog.open("memory://backup/none-0")
-    with pytest.raises(NotADirectoryError, match="a single file is read by FileMessageSet"):
+    with pytest.raises(NotADirectoryError, match="a partition directory is needed, and this is a file"):
         kafkalog.open(log_file(orders, 0))
     with pytest.raises(NotALogError, match="memory:///backup: a data directory, not a partition"):
         kafkalog.open("memory://backup")

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from kafkalog._speedups.arguments import INT16_MAX, INT32_MAX, member, whole
 from kafkalog.attributes import TimestampType
-from kafkalog.errors import KafkaLogError, RecordBatchTooLargeError
+from kafkalog.errors import KafkaLogError
 from kafkalog.record.decoding import Entries
 from kafkalog.record.framing import Header, headers_of
 from kafkalog.record.log_validator import AppendOrigin, Rules, validate
@@ -32,9 +32,8 @@ from kafkalog.storage.append.analyze import (
 )
 from kafkalog.storage.fetch_data_info import LogAppendInfo
 from kafkalog.storage.files.appendable_file import Piece
-from kafkalog.storage.index.abstract_index import MAX_INT
 from kafkalog.storage.local_log.log_state import LogState
-from kafkalog.storage.local_log.roll import roll
+from kafkalog.storage.local_log.roll import roll_if_needed
 from kafkalog.storage.local_log.watermarks import Watermarks
 from kafkalog.storage.log_offset_metadata import LogOffsetMetadata
 from kafkalog.storage.producer.producer_state_entry import BatchMetadata
@@ -83,8 +82,15 @@ class BatchAppender:
                 incoming = self._assign_offsets(incoming, rules)
             messages, _, headers, info = incoming
             self._note_epochs(headers)
-            size, now = messages.size_in_bytes, self._state.clock()
-            segment = self.roll_if_needed(info.first_offset, info.last_offset, info.max_timestamp, size, now)
+            segment = roll_if_needed(
+                self._state,
+                self._watermarks,
+                first=info.first_offset,
+                last=info.last_offset,
+                max_timestamp=info.max_timestamp,
+                size=messages.size_in_bytes,
+                now=self._state.clock(),
+            )
             changes = self._producer_changes(incoming, rules, segment)
             if changes.duplicate is not None:
                 return self._told(_of_duplicate(info, changes.duplicate))
@@ -139,29 +145,6 @@ class BatchAppender:
             elif not epochs.is_empty:
                 _log.warning("%s: leader epochs are forgotten, for a message of an older format", self._path)
                 epochs.clear_and_flush()
-
-    def roll_if_needed(self, first: int, last: int, max_timestamp: int, size: int, now: int) -> LogSegment:
-        """Return the segment to append to, which is a new one if the active segment is full or too old.
-
-        Args:
-            first: The first offset of the batches; -1 = unknown.
-            last: Their last offset.
-            max_timestamp: Their largest timestamp, ms; -1 = none.
-            size: Their size, bytes.
-            now: The current time, ms.
-
-        Raises:
-            RecordBatchTooLargeError: They are larger than a segment may be.
-        """
-        segment, limit = self._local.active_segment, self._config.segment_bytes
-        if size > limit:
-            message = "the batches of one append are larger than segment.bytes"
-            raise RecordBatchTooLargeError(message, self._path, None, f"at most {limit}", size)
-        if segment.should_roll(size, last, max_timestamp, now):
-            # The first offset of a v0/v1 wrapper is unknown here; use the lowest base offset whose index can hold the
-            # last.
-            return roll(self._state, self._watermarks, first if first >= 0 else last - MAX_INT)
-        return segment
 
     def _producer_changes(self, incoming: Incoming, rules: AppendRules, segment: LogSegment) -> ProducerChanges:
         messages, rows, headers, _ = incoming

@@ -21,6 +21,7 @@ from kafkalog.storage.append.analyze import check_message_size, check_next_offse
 from kafkalog.storage.append.append_batches import BatchAppender
 from kafkalog.storage.fetch_data_info import NOTHING_APPENDED, LogAppendInfo
 from kafkalog.storage.local_log.log_state import LogState
+from kafkalog.storage.local_log.roll import roll_if_needed
 from kafkalog.storage.local_log.watermarks import Watermarks
 from kafkalog.storage.log_offset_metadata import LogOffsetMetadata
 
@@ -105,7 +106,9 @@ class RecordAppender:
     def _append_built(self, batch: BuiltBatch, settings: BatchSettings, now: int) -> LogAppendInfo:
         data, first, last, latest, size = batch
         epoch = settings.partition_leader_epoch
-        segment = self._appender.roll_if_needed(first, last, latest, size, now)
+        segment = roll_if_needed(
+            self._state, self._watermarks, first=first, last=last, max_timestamp=latest, size=size, now=now
+        )
         self._state.epochs.note(epoch, first)
         self._appender.write(segment, data, (batch,))
         self._watermarks.replicated_to_end()

@@ -10,10 +10,39 @@ Source: `maybeRoll` and `roll` in storage/.../internals/log/UnifiedLog.java; `sh
 from contextlib import suppress
 from pathlib import Path
 
+from kafkalog.errors import RecordBatchTooLargeError
 from kafkalog.storage.files.appendable_file import sync_file
+from kafkalog.storage.index.abstract_index import MAX_INT
 from kafkalog.storage.local_log.log_state import LogState
 from kafkalog.storage.local_log.watermarks import Watermarks
 from kafkalog.storage.segment.log_segment import LogSegment
+
+
+def roll_if_needed(
+    state: LogState, watermarks: Watermarks, *, first: int, last: int, max_timestamp: int, size: int, now: int
+) -> LogSegment:
+    """Return the segment to append to, which is a new one if the active segment is full or too old.
+
+    Args:
+        state: The log.
+        watermarks: Those of the log.
+        first: The first offset of the batches; -1 = unknown.
+        last: Their last offset.
+        max_timestamp: Their largest timestamp, ms; -1 = none.
+        size: Their size, bytes.
+        now: The current time, ms.
+
+    Raises:
+        RecordBatchTooLargeError: They are larger than a segment may be.
+    """
+    segment, limit = state.local.active_segment, state.config.segment_bytes
+    if size > limit:
+        message = "the batches of one append are larger than segment.bytes"
+        raise RecordBatchTooLargeError(message, str(state.directory), None, f"at most {limit}", size)
+    if segment.should_roll(size, last, max_timestamp, now):
+        # The first offset of a v0/v1 wrapper is unknown here; use the lowest base offset whose index can hold the last.
+        return roll(state, watermarks, first if first >= 0 else last - MAX_INT)
+    return segment
 
 
 def roll(state: LogState, watermarks: Watermarks, expected_next_offset: int) -> LogSegment:
