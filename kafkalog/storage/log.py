@@ -149,6 +149,9 @@ class Log(ABC):
         """
         return self._log_end()
 
+    def _ensure_durable(self, offset: int) -> None:  # noqa: B027 # nothing to do for a log that is only read
+        """Sync the records before an offset to disk, if this object has written them."""
+
     @abstractmethod
     def _high_watermark(self) -> LogOffsetMetadata:
         """Return the high watermark and the place of its batch."""
@@ -255,6 +258,8 @@ class Log(ABC):
             ValueError: Another negative value.
         """
         wanted = whole("timestamp", timestamp, -NO_END - 1, NO_END, EPOCH_MS)
+        if wanted < 0 and isinstance(timestamp, datetime):
+            raise ValueError(f"timestamp is {timestamp}, before 1970")
         return retry(lambda: self._found_by_time(wanted))
 
     def _found_by_time(self, timestamp: int) -> TimestampAndOffset | None:
@@ -357,7 +362,8 @@ class Log(ABC):
             TypeError, ValueError: `isolation` is not an `IsolationLevel`, or the name of one.
             CorruptRecordError, InvalidRecordError: The log is damaged (see `MessageSet`), a sealed segment ends within
                 a batch, or a segment contains an offset outside its range.
-            OffsetOutOfRangeError: `start` is before the log start offset or after the log end offset.
+            OffsetOutOfRangeError: `start` is before the log start offset or after the log end offset, or `end` is
+                negative.
             ValueError: `on_out_of_range` is something else.
             FileNotFoundError, OffsetOutOfRangeError: Retention deleted a segment before it was read.
             LogTruncatedError: The log was truncated while it was read (see `Log`).
@@ -611,7 +617,9 @@ class Log(ABC):
 
     def _stop(self, end: int | None, isolation: IsolationLevel) -> int:
         """Return the offset before which to read, limited by the isolation level."""
-        stop = NO_END if end is None else operator.index(end)
+        stop = NO_END if end is None else min(operator.index(end), NO_END)
+        if stop < 0:
+            raise OffsetOutOfRangeError("the end is negative", str(self.directory), None, "0 or more", stop)
         # Up to the log end means its position when the reader arrives there.
         if isolation is IsolationLevel.LOG_END:
             return stop
@@ -639,7 +647,11 @@ class Log(ABC):
         self.close()
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.directory} of {len(self.segments)} segments>"
+        try:
+            what = f"of {len(self.segments)} segments"
+        except (LogStateError, OSError):
+            what = "that is closed or deleted"
+        return f"<{type(self).__name__} {self.directory} {what}>"
 
 
 def _check_choice(on_out_of_range: OnOutOfRange) -> None:

@@ -21,13 +21,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, TypeVar, overload
 
-from kafkalog.errors import KafkaLogError, LogStateError
+from kafkalog.errors import KafkaLogError, LogStateError, NotALogError
 from kafkalog.storage.checkpoint.partition_metadata_file import topic_id_in
 from kafkalog.storage.clock import Clock, wall_clock_ms
 from kafkalog.storage.data_dir.directory_lock import DirectoryLock, target_of_link
 from kafkalog.storage.data_dir.session import Checkpoints, Session, read_checkpoints
 from kafkalog.storage.fetch_data_info import IsolationLevel, IsolationName
-from kafkalog.storage.file_names import CLUSTER_METADATA_TOPIC, TopicPartition, partition_of_dir
+from kafkalog.storage.file_names import CLUSTER_METADATA_TOPIC, TopicPartition, partition_of_dir, segment_files
 from kafkalog.storage.files.durable import make_directory
 from kafkalog.storage.log import Log
 from kafkalog.storage.log_config import LogConfig, config_or_default
@@ -145,6 +145,8 @@ class LogManager(Mapping[str, AnyLog]):
         if mode not in ("r", "a"):
             raise ValueError(f"mode is {mode!r}; 'r' reads, 'a' reads and appends")
         self.directory = local_path(log_dir).absolute()
+        if self.directory.is_dir() and segment_files(self.directory):
+            raise NotALogError("a partition, not a data directory: give the directory that it is in", str(log_dir))
         self.config = config_or_default(config)
         self._config_given = config is not None
         self._topic_configs = {topic: config_or_default(each) for topic, each in (topic_configs or {}).items()}

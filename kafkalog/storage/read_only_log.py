@@ -23,6 +23,7 @@ from kafkalog.storage.file_names import (
     LEADER_EPOCH_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
+    TopicPartition,
     parse_partition_dir,
     real_path,
 )
@@ -57,7 +58,7 @@ class ReadOnlyLog(Log):
 
     Raises:
         NotADirectoryError, FileNotFoundError: The path is not a directory.
-        NotALogError: The directory contains no segment and is not named like a partition.
+        NotALogError: The directory contains no segment, and is not named like a partition or contains partitions.
     """
 
     def __init__(
@@ -76,8 +77,8 @@ class ReadOnlyLog(Log):
             raise NotADirectoryError(errno.ENOTDIR, what, str(directory))
         self._listing = SegmentListing(self.directory, decompression_limit)
         self._checkpoints: dict[str, OffsetCheckpointFile] = {}
-        if not self._listing.segments().values and self.topic_partition is None:
-            raise NotALogError(_what_is_missing(self.directory), str(directory))
+        if not self._listing.segments().values:
+            _check_may_be_partition(self.directory, self.topic_partition)
         self._producers_read: ProducerStateManager | None = None
 
     @property
@@ -215,9 +216,12 @@ class ReadOnlyLog(Log):
     update_high_watermark = _unsupported("update_high_watermark")
 
 
-def _what_is_missing(directory: Path) -> str:
-    """Return why a directory is not a partition; a data directory is identified as such."""
+def _check_may_be_partition(directory: Path, partition: TopicPartition | None) -> None:
+    """Raise NotALogError for a directory without segments that is a data directory, or not named like a partition."""
     inside = sorted(each.name for each in directory.iterdir() if parse_partition_dir(each.name) is not None)
     if inside:
-        return f"a data directory, not a partition: open one of the {len(inside)} below it, such as {inside[0]}"
-    return "no Kafka partition: no segment (<20 digits>.log) in it, and not named <topic>-<partition>"
+        what = f"a data directory, not a partition: open one of the {len(inside)} below it, such as {inside[0]}"
+        raise NotALogError(what, str(directory))
+    if partition is None:
+        what = "no Kafka partition: no segment (<20 digits>.log) in it, and not named <topic>-<partition>"
+        raise NotALogError(what, str(directory))

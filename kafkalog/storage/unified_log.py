@@ -227,7 +227,8 @@ class WritableLog(Log):
     ) -> LogAppendInfo:
         """Append records as a leader without followers: the high watermark moves to the log's end.
 
-        A record without a timestamp gets the current time; the offset of a record is ignored. Each batch is written
+        The log is locked until the iterator of records ends: other threads that append or close the log wait for it. A
+        record without a timestamp gets the current time; the offset of a record is ignored. Each batch is written
         completely or not at all.
 
         After any error, including one raised by the iterator of records, the batches already written stay in the log,
@@ -364,6 +365,10 @@ class WritableLog(Log):
     def last_flush_ms(self) -> int:
         """When the log was opened or last flushed, ms."""
         return self._state.local.last_flush_ms
+
+    def _ensure_durable(self, offset: int) -> None:
+        if self.recovery_point < offset:
+            self.flush()
 
     def flush(self, *, force_active: bool = False) -> None:
         """Sync appended data to disk.

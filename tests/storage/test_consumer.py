@@ -48,6 +48,16 @@ def test_a_consumer_resumes_after_the_last_committed_record(log: WritableLog) ->
     assert log.consumer("other").position is None
 
 
+def test_a_commit_syncs_the_records_before_the_position(log: WritableLog) -> None:
+    """Else a power failure could move the log's end back behind the position, and new records would be left out."""
+    consumer = log.consumer("billing")
+    reading = consumer.records()
+    next(reading)
+    assert log.recovery_point == 0
+    consumer.commit()
+    assert log.recovery_point == 10
+
+
 def test_a_consumer_follows_the_log_from_its_position(log: WritableLog) -> None:
     consumer = log.consumer("billing")
     consumer.position = 8

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import shutil
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
@@ -10,7 +12,7 @@ import pytest
 
 import kafkalog
 from kafkalog import IsolationLevel, LogConfig, LogManager, ReadOnlyLog, Record, WritableLog
-from kafkalog.errors import OffsetOutOfRangeError, RecordValidationError
+from kafkalog.errors import NotALogError, OffsetOutOfRangeError, RecordValidationError
 from kafkalog.storage.segment.log_segment import LogSegment
 from tests.helpers.logs import NOW, append, batch, opened
 
@@ -138,3 +140,46 @@ def test_epochs_and_producers_have_readable_representations(tmp_path: Path) -> N
 
 def test_intervals_can_be_imported_from_the_package() -> None:
     assert kafkalog.Intervals(flush_ms=5).flush_ms == 5
+
+
+def test_a_data_directory_that_is_named_like_a_partition_is_not_an_empty_log(tmp_path: Path) -> None:
+    with kafkalog.open(tmp_path / "backup-2024" / "orders-0", "a") as log:
+        log.append([Record(b"v")])
+    with pytest.raises(NotALogError, match="a data directory, not a partition"):
+        kafkalog.open(tmp_path / "backup-2024")
+
+
+@pytest.mark.parametrize("mode", ["r", "a"])
+def test_a_partition_is_not_an_empty_data_directory(tmp_path: Path, mode: Literal["r", "a"]) -> None:
+    with kafkalog.open(tmp_path / "orders-0", "a") as log:
+        log.append([Record(b"v")])
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(NotALogError, match="a partition, not a data directory"):
+        LogManager(tmp_path / "orders-0", mode)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_negative_end_is_not_an_empty_range(tmp_path: Path) -> None:
+    with kafkalog.open(tmp_path / "orders-0", "a") as log:
+        log.append([Record(b"v")] * 3)
+        for read in (lambda: list(log[:-1]), lambda: list(log.records(0, -1)), lambda: log.count(end=-1)):
+            with pytest.raises(OffsetOutOfRangeError, match="the end is negative"):
+                read()
+        with pytest.raises(OffsetOutOfRangeError):
+            log[2**70]
+        assert len(list(log[: 2**70])) == 3
+
+
+def test_a_closed_or_deleted_log_can_be_printed(tmp_path: Path) -> None:
+    with kafkalog.open(tmp_path / "orders-0", "a") as log:
+        log.append([Record(b"v")])
+    reader, other = kafkalog.open(tmp_path / "orders-0"), kafkalog.open(tmp_path / "orders-0")
+    reader.close()
+    shutil.rmtree(tmp_path / "orders-0")
+    assert "closed or deleted" in repr(reader)
+    assert "closed or deleted" in repr(other)
+
+
+def test_a_datetime_before_1970_is_not_a_special_timestamp(tmp_path: Path) -> None:
+    with kafkalog.open(tmp_path / "orders-0", "a") as log, pytest.raises(ValueError, match="before 1970"):
+        log.offset_for_timestamp(datetime(1969, 12, 31, 23, 59, 59, 999_000, tzinfo=UTC))

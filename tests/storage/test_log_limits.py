@@ -58,7 +58,8 @@ def test_thousands_of_segments_without_indexes_are_opened_for_writing_in_linear_
                 assert (log.log_end_offset, len(log.segments)) == (segments, segments)
     finally:
         logging.disable(logging.NOTSET)
-    assert seconds[1] < 2 * 4 * seconds[0]
+    # Sixteen times, if it were quadratic.
+    assert seconds[1] < 3 * 4 * seconds[0]
 
 
 @pytest.mark.parametrize("wrong", [0, 7, 2**62])

@@ -6,7 +6,8 @@
 
 This is the format of a `leader-epoch-checkpoint`, and what a Kafka consumer commits. The epoch tells, as it tells a
 Kafka consumer, that the log was truncated before the position and appended to again (`OffsetsForLeaderEpoch`); it is -1
-in a log without leader epochs.
+in a log without leader epochs. Within one epoch, as in an embedded log that is truncated by its own program, this is
+not noticed.
 """
 
 from collections.abc import Iterator
@@ -79,7 +80,9 @@ class Consumer:
     def commit(self) -> None:
         """Write the position to the file, durably: all records that were read so far are dealt with.
 
-        The file is replaced atomically: after a crash it has this position or the one before.
+        The file is replaced atomically: after a crash it has this position or the one before. The records before it are
+        synced to disk first, if the log is open for writing: a power failure must not move the log's end back behind
+        the position.
 
         Raises:
             TypeError, ValueError: The position has been set to what is no offset.
@@ -87,6 +90,7 @@ class Consumer:
         """
         if self.position is not None:
             self.position = whole("position", self.position, 0, INT64_MAX)
+            self._log._ensure_durable(self.position)
             epoch = self._log.leader_epochs.epoch_for_offset(self.position - 1)
             entry = UNDEFINED_EPOCH if epoch is None else epoch, self.position
             write_leader_epoch_checkpoint(self.path, [entry])
