@@ -160,9 +160,11 @@ class IndexFile:
 
     def _descriptor(self) -> Descriptor:
         """Return the open file."""
-        if self._fd is not None:
+        # Read once: another thread may make this index give up its file.
+        fd = self._fd
+        if fd is not None:
             self.recently_used = True
-            return self._fd
+            return fd
         # Without O_NONBLOCK, opening a pipe would wait for a writer.
         flags = (os.O_RDWR if self.writable else os.O_RDONLY) | CLOSE_ON_EXEC | os.O_NONBLOCK
         fd = Descriptor.of(os.open(self.path, flags), self.path)
