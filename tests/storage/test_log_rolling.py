@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkalog import ByteBufferMessageSet, CompressionType, IsolationLevel, Record
+from kafkalog import ByteBufferMessageSet, CompressionType, IsolationLevel
 from kafkalog.storage.files.appendable_file import sync_file
 from kafkalog.storage.local_log import roll as rolling
 from kafkalog.storage.log_config import LogConfig
@@ -334,19 +334,3 @@ def test_a_log_is_taken_over_with_smaller_indexes_than_it_was_written_with(
         assert active(log).base_offset == 20
         assert [record.value for record in log] == [b"%d" % number for number in range(21)]
         assert [log.read(offset, 1).fetch_offset_metadata.message_offset for offset in range(21)] == list(range(21))
-
-
-def test_a_record_is_found_by_time_after_its_segment_was_opened_again_and_truncated(directory: Path) -> None:
-    """The time index has lost its only entry, so the largest timestamp is that of the batches that are left."""
-    latest = 4_000_000_000_000  # later than the mtime of any file
-    with opened(directory, HOURLY) as log:
-        for offset in range(4):
-            log.append([Record(b"v", timestamp=latest + offset)])
-        log.roll()
-        log.append([Record(b"v", timestamp=latest + 4)])
-    with opened(directory, HOURLY) as log:
-        log.truncate_to(2)
-        assert log.offset_for_timestamp(latest + 1) == (latest + 1, 1, 0)
-        log.roll()
-        log.append([Record(b"v", timestamp=latest + 100)])
-        assert log.offset_for_timestamp(latest + 1) == (latest + 1, 1, 0)

@@ -405,9 +405,10 @@ class LogSegment(SegmentFiles):
 
     def _look_for_largest_again(self) -> None:
         """Update the largest timestamp after a truncation."""
-        entry = self.time_index.last_entry
-        behind = self.log.largest_timestamp(self.offset_index.lookup(entry.offset).position)
-        self._largest = TimestampEntry(*behind) if behind[0] > entry.timestamp else entry
+        if self.max_timestamp_and_offset_so_far.timestamp >= 0:
+            entry = self.time_index.last_entry
+            behind = self.log.largest_timestamp(self.offset_index.lookup(entry.offset).position)
+            self._largest = TimestampEntry(*behind) if behind[0] > entry.timestamp else entry
 
     def resize_indexes(self, size: int) -> None:
         """Give both indexes room for `size` bytes, or for their entries if these need more.
