@@ -42,8 +42,6 @@ if TYPE_CHECKING:
     from .model.model import Model
 
 SETTLED_SECONDS = 2.0
-# In collections of the younger objects.
-FULL_COLLECTION_EVERY = 100
 # An effect that takes longer is not waited for.
 KEY_SECONDS = 1.0
 PALETTE_LINES = 10
@@ -120,10 +118,8 @@ class InspectorApp(App[None]):
         self.run_worker(pass_keys)
         if not self.is_headless:
             end_from_outside(lambda code: self.exit(return_code=code))
-        # The collector looks through all that lives, some 40 ms while a key waits: through modules and styles, which
-        # stay anyway, never again, and through the matches of a search a tenth as often.
+        # The collector looks through all that lives, some 60 ms while a key waits; modules and styles stay anyway.
         self.set_timer(SETTLED_SECONDS, gc.freeze)
-        gc.set_threshold(*gc.get_threshold()[:2], FULL_COLLECTION_EVERY)
         self.set_timer(SETTLED_SECONDS, self._import_jobs)
         logging.getLogger("kafkalog").addHandler(self._warnings)
         self.set_keymap(self.session.settings.keymap)

@@ -121,8 +121,9 @@ def work(job: Job, out: BinaryIO) -> None:
         frame.add(event)
         if frame.is_full or time.monotonic() - written >= FRAME_SECONDS:
             try:
-                out.write(pickle.dumps(frame))
-                out.flush()
+                data = memoryview(pickle.dumps(frame))
+                while data:
+                    data = data[out.write(data) :]
             except OSError:
                 # Nobody reads. An OSError would be taken for one of the log's files.
                 sys.exit(1)
@@ -146,7 +147,8 @@ def main() -> None:
         signal.signal(signal.SIGALRM, _end_with_application)
         signal.siginterrupt(signal.SIGALRM, False)
         signal.setitimer(signal.ITIMER_REAL, LOOK_SECONDS, LOOK_SECONDS)
-        work(job, sys.stdout.buffer)
+        # Without a buffer, which loses bytes where the signal interrupts it at a full pipe.
+        work(job, open(sys.stdout.fileno(), "wb", buffering=0))  # noqa: SIM115 - the process ends with it
 
 
 def _end_with_application(*_: object) -> None:

@@ -68,13 +68,11 @@ class ThreadProcess(SilentProcess):
             work(job, cast("BinaryIO", self))
         self._written.put(None)
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: memoryview) -> int:
         if self._killed.is_set():
             raise BrokenPipeError
-        self._written.put(data)
-
-    def flush(self) -> None:
-        pass
+        self._written.put(bytes(data))
+        return len(data)
 
 
 class DeadProcess(SilentProcess):

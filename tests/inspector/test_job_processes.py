@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 
 from kafkalog.inspector.jobs.jobs import SearchJob, VerifyJob, Wanted
+from kafkalog.inspector.jobs.process import LOOK_SECONDS, Process
 from kafkalog.inspector.jobs.runs import Run, Runs, SearchRun, VerifyRun
 from tests.helpers.golden import unpacked
 from tests.helpers.inspected import segment_file
@@ -118,3 +120,20 @@ def test_no_process_survives_an_application_that_is_killed(tmp_path: Path) -> No
         finally:
             application.kill()
     asyncio.run(until(lambda: all(map(is_gone, started)), "all processes have ended"))
+
+
+def test_a_reader_that_is_slower_than_the_job_gets_all_that_it_says(tmp_path: Path) -> None:
+    count = 40_000
+    batches = (V2Batch(records(*[b"v" * 100] * 100, offset=i)).encoded() for i in range(0, count, 100))
+    path = segment_file(tmp_path, b"".join(batches))
+    process = Process(SearchJob(path, Wanted("v"), listed=count))
+    offsets: list[int] = []
+    for number, frame in enumerate(process.frames()):
+        offsets += frame.offsets
+        ended = frame.ended
+        # The pipe is full meanwhile, and the job is interrupted by its timer.
+        time.sleep(2 * LOOK_SECONDS if number < 5 else 0)
+    process.close()
+    assert ended is not None
+    assert ended.problem is None
+    assert offsets == list(range(count))
