@@ -262,7 +262,7 @@ SCREENS: dict[str, tuple[tuple[str, ...], str]] = {
     "hex": (("6",), r"position  00"),
     "transactions": (("7", "r"), r"open|\d% of"),
     "transactions, open ones": (("7", "r"), r"open"),
-    "verify": (("8", "r"), r"checked|%"),
+    "verify": (("8", "r"), r"checked|%|done in"),
     "search": (("slash", *"nothing", "enter"), r"reached offset"),
     "statistics": (("0",), r"records; a column"),
     "segments": (("2",), r"E [\d,]+ "),
@@ -328,7 +328,7 @@ async def _screens(report: Report, directory: Path) -> None:
 
     app: Any = InspectorApp(Model(directory), Settings())
     async with app.run_test(size=(140, 40)) as pilot:
-        await _shown(report, app, "opened", "segments")
+        await _shown(report, app, "opened", "segments", "")
         for when in ("headers unread", "headers read"):
             for name in SCREENS:
                 await _show(report, pilot, f"{name}, {when}", name)
@@ -340,17 +340,22 @@ async def _show(report: Report, pilot: Any, what: str, name: str) -> None:
     """All keys but the last lead to where it is pressed."""
     keys = SCREENS[name][0]
     await pilot.press(*keys[:-1])
+    before = _text(pilot.app)
     pilot.app.simulate_key(keys[-1])
-    await _shown(report, pilot.app, what, name)
+    await _shown(report, pilot.app, what, name, before)
     pilot.app.session.runs.end(pilot.app.session.model.path)
     await pilot.pause(0.1)
 
 
-async def _shown(report: Report, app: Any, what: str, name: str) -> None:
+async def _shown(report: Report, app: Any, what: str, name: str, before: str) -> None:
+    """Wait until the screen has changed from `before`, an earlier run's result maybe, and shows what is wanted."""
     wanted, until = re.compile(SCREENS[name][1]), time.monotonic() + 30
     with report.timed(what):
-        while wanted.search(_text(app)) is None and time.monotonic() < until:  # noqa: ASYNC110
+        while (text := _text(app)) == before and time.monotonic() < until:  # noqa: ASYNC110
             await asyncio.sleep(0.005)
+        while wanted.search(text) is None and time.monotonic() < until:
+            await asyncio.sleep(0.005)
+            text = _text(app)
     if time.monotonic() >= until:
         report.line(what, f"was not seen, but\n{_text(app)}")
 

@@ -105,5 +105,5 @@ def _number(value: float | None) -> str:
 
 
 def as_dict(row: Row) -> dict[str, object]:
-    """A row for JSON, without what it does not have."""
+    """Return a row for JSON, without the fields that are None."""
     return {name: value for name, value in asdict(row).items() if value is not None}

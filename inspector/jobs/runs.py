@@ -152,7 +152,7 @@ class VerifyRun(Run[VerifyJob]):
 
 
 class SearchRun(Run[SearchJob]):
-    """A search. matches: the first `LISTED`; offsets: of all, in the order of the search.
+    """A search. matches: the first `LISTED` matches; offsets: those of all, in the order in which they were found.
 
     current: the match that was gone to last. on_the_way: the screen has not come there so far.
     """

@@ -255,7 +255,7 @@ class PartitionScreen(InspectorScreen):
 
     @property
     def _is_of_runs(self) -> bool:
-        """Whether what is shown is of a run, which ends at the end that the log had when it began."""
+        """Whether the view shows the results of a job, which does not follow the log."""
         return self.views.is_one_of(("verify", "search", "statistics"))
 
     # The lines.

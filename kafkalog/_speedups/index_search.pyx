@@ -87,7 +87,7 @@ def search_entries(held, int64_t stride, int64_t at, bint wide, int64_t target, 
     `held` is a buffer with the entries, or the descriptor of a file with them. An entry has `stride` bytes. Its field,
     which lies `at` bytes from its start, has 8 bytes if `wide`, else 4, big-endian, and rises from entry to entry.
     Returns (count, entry), entry `b""` if there is none. If `held` has fewer entries, those are searched. ValueError:
-    the field is not within an entry. BufferError: neither a buffer nor a descriptor. OSError: the file cannot be read.
+    the field is not within an entry. TypeError: neither a buffer nor a descriptor. OSError: the file cannot be read.
     """
     cdef Field field
     cdef Py_buffer view

@@ -37,8 +37,9 @@ Exit codes:
 
 Without --apply, nothing is changed. No batch that can be read is dropped; what
 is damaged in the middle of a log stays, unless --drop-corrupt is given, which
-names the offsets that go, and puts an empty batch in their place. If other replicas have the records, moving the
-partition aside and letting the broker fetch it loses nothing.
+names the offsets that go, and puts an empty batch in their place. If other
+replicas have the records, moving the partition aside and letting the broker
+fetch it loses nothing.
 
 The journal, a directory beside the data directory, keeps every byte that is
 replaced until it is deleted. Interrupted, the next --apply goes on.

@@ -35,9 +35,9 @@ Exit codes:
 
 SRC is only read. Offsets, leader epochs and the topic id are those of SRC;
 empty batches take the place of damaged ones; indexes and producer state are
-built anew. A partition in DEST appears when it
-is complete, and is not made again: interrupted, the same command goes on with
-the others. No broker may run on the data directory of DEST.
+built anew. A partition in DEST appears when it is complete, and is not made
+again: interrupted, the same command goes on with the others. No broker may run
+on the data directory of DEST.
 
 \b
 Examples:

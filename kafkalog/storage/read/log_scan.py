@@ -192,8 +192,6 @@ class Walk:
             raise self._truncated(at)
         while at < self._stop and (found := self._segment(at, last)) is not None:
             segment, following = found
-            # A segment that is read from its start is opened anew, and closed once nothing refers to it, so that a full
-            # scan does not evict the open files of other readers.
             message_set, position, entries = _first(segment, at, last)
             reach = span if entries is None else RUN_GROWTH * len(entries.view)
             if entries is None:
@@ -308,6 +306,7 @@ def _base(following: LogSegment | None) -> int:
 def _first(segment: LogSegment, at: int, last: LastBatch | None) -> tuple[FileMessageSet, int, Entries | None]:
     """Return the file of a segment, the position to read from, and the first batch if a search has loaded it."""
     if segment.base_offset >= at:
+        # It is closed once nothing refers to it: a full scan does not evict the open files of other readers.
         return segment.opened(), 0, None
     log = segment.log
     if last is not None and last.base_offset == segment.base_offset and last.is_in_place:
