@@ -52,9 +52,12 @@ class History:
     flushed: int = 0
     pending: Operation | None = None
     uncertain: list[Operation] = field(default_factory=list)
+    truncations: list[int] = field(default_factory=list)  # the offset of each, done or begun
 
     def begin(self, operation: Operation) -> None:
         self.pending = operation
+        if operation.kind == "truncate":
+            self.truncations.append(operation.offset)
 
     def done(self, log_start: int) -> None:
         """The operation has returned; the log starts there now."""

@@ -10,6 +10,7 @@ import os
 import random
 import signal
 import time
+import traceback
 from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
@@ -49,12 +50,13 @@ def _now() -> int:
 def _write(root: Path, seed: int, pipe: int) -> NoReturn:
     """In the child: work until somebody ends it."""
     try:
-        with suppress(BaseException):
-            log = kafkalog.open(root / NAME, "a", CONFIG)
-            os.write(pipe, b"open\n")
-            writer = Writer(log, random.Random(seed), _Reporter(pipe), _now(), background=int, checkpoint=int)
-            while True:
-                writer.step()
+        log = kafkalog.open(root / NAME, "a", CONFIG)
+        os.write(pipe, b"open\n")
+        writer = Writer(log, random.Random(seed), _Reporter(pipe), _now(), background=int, checkpoint=int)
+        while True:
+            writer.step()
+    except BaseException:  # noqa: BLE001 - the parent shows it
+        os.write(pipe, traceback.format_exc().encode())
     finally:
         os._exit(1)
 
@@ -66,7 +68,7 @@ def killed(root: Path, seed: int) -> None:
         _replay(_reports_until_killed(root, rng), history)
         with kafkalog.open(root / NAME, "a", CONFIG) as log:
             history.check(records_of(log))
-            inspect(log, history.deleted)
+            inspect(log, history)
             retry(log, history.pending, _now())
             history.adopt(records_of(log), lasts_of(log), log.log_start_offset, log.log_end_offset)
             if rng.random() < 0.5:
@@ -97,7 +99,7 @@ def _reports_until_killed(root: Path, rng: random.Random) -> bytes:
     while more := os.read(reading, 1 << 20):
         reports += more
     os.close(reading)
-    assert os.WIFSIGNALED(status), "the writer ended by itself"
+    assert os.WIFSIGNALED(status), f"the writer ended by itself: {reports[-4000:].decode()}"
     return reports
 
 

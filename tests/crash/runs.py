@@ -70,13 +70,13 @@ def look(root: Path, rng: random.Random, history: History, *, power_lost: bool) 
         log = session.log
         found = records_of(log)
         history.check(found, power_lost=power_lost)
-        inspect(log, history.deleted)
+        inspect(log, history)
         if not power_lost:
             retry(log, history.pending, NOW)
         history.adopt(records_of(log), lasts_of(log), log.log_start_offset, log.log_end_offset)
         work(session, rng, history, 6)
         history.check(records_of(log))
-        inspect(log, history.deleted)
+        inspect(log, history)
     finally:
         session.close()
     beside = [(each.offset, each.value) for each in kafkalog.open(root / "data" / NAME)]
@@ -87,7 +87,7 @@ def look(root: Path, rng: random.Random, history: History, *, power_lost: bool) 
         assert again.log.recovery_point == again.log.log_end_offset
         # A truncation within a batch leaves a gap behind the last batch, which no file tells of.
         assert history.end_of_batches() <= again.log.log_end_offset <= history.end
-        inspect(again.log, history.deleted)
+        inspect(again.log, history)
     finally:
         again.close()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from struct import pack
 from typing import Protocol
 
@@ -11,7 +11,7 @@ import pytest
 
 from kafkalog import AppendOrigin, ByteBufferMessageSet, CompressionType, IsolationLevel, LogConfig, Record, WritableLog
 from kafkalog.errors import KafkaLogError, LogStateError, OutOfOrderSequenceError
-from tests.crash.history import Operation
+from tests.crash.history import History, Operation
 
 NOW = 1_700_000_000_000
 NAME = "orders-0"
@@ -201,8 +201,8 @@ def lasts_of(log: WritableLog) -> dict[int, int]:
     return {offset: each.last_offset for each in log.batches() for offset in range(each.base_offset, each.next_offset)}
 
 
-def inspect(log: WritableLog, deleted: int = 0) -> None:
-    """AssertionError: the ways to read the log do not agree with one another. deleted: where it has started once."""
+def inspect(log: WritableLog, history: History) -> None:
+    """AssertionError: the ways to read the log do not agree with one another."""
     bounds = (log.log_start_offset, log.last_stable_offset, log.high_watermark, log.log_end_offset)
     assert list(bounds) == sorted(bounds), bounds
     assert log.recovery_point <= log.log_end_offset
@@ -211,13 +211,31 @@ def inspect(log: WritableLog, deleted: int = 0) -> None:
     for offset, value in found[:: max(1, len(found) // 8)]:
         read = log.read(offset, 1, min_one_message=True).message_set
         assert (offset, value) in [(each.offset, each.value) for each in read]
-        placed = log.offset_for_timestamp(next(each.timestamp for each in read if each.offset == offset))
+        timestamp = next(each.timestamp for each in read if each.offset == offset)
+        if _may_be_passed_over(log, offset, timestamp, history.truncations):
+            continue
+        placed = log.offset_for_timestamp(timestamp)
         assert placed is not None
         assert placed.offset <= offset
     _check_indexes(log)
-    _check_producers(log, deleted)
+    _check_producers(log, history.deleted)
     committed = [(each.offset, each.value) for each in log.records(isolation=IsolationLevel.TXN_COMMITTED)]
     assert committed == _committed(log)
+
+
+def _may_be_passed_over(log: WritableLog, offset: int, timestamp: int, truncations: Sequence[int]) -> bool:
+    """Return whether a search for the timestamp may pass over the segment of an offset.
+
+    A truncation that leaves the time index without entries loses the largest timestamp of a segment that was sealed
+    when the log was opened, until the segment is recovered. Kafka: `LogSegment.truncateTo`, which asks for the largest
+    timestamp after it has truncated the index.
+    """
+    ends = [segment.base_offset for segment in log.segments[1:]] + [log.log_end_offset]
+    segment, end = next(
+        (segment, end) for segment, end in zip(log.segments, ends, strict=True) if segment.base_offset <= offset < end
+    )
+    was_truncated = any(segment.base_offset <= each <= end for each in truncations)
+    return was_truncated and segment.max_timestamp_and_offset_so_far.timestamp < timestamp
 
 
 def _check_indexes(log: WritableLog) -> None:

@@ -126,7 +126,7 @@ class LogMachine(RuleBasedStateMachine):
     def the_log_is_what_was_written(self) -> None:
         found = records_of(self.log)
         self.history.check(found)
-        inspect(self.log)
+        inspect(self.log, self.history)
         for isolation, end in (
             (IsolationLevel.HIGH_WATERMARK, self.log.high_watermark),
             (IsolationLevel.LOG_END, self.log.log_end_offset),
