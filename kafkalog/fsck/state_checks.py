@@ -4,6 +4,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import accumulate, pairwise
 from pathlib import Path
 
 from kafkalog.errors import CorruptCheckpointError, KafkaLogError
@@ -45,6 +46,7 @@ def epoch_findings(directory: Path, history: LogHistory, names: Names, *, log_st
         names: The content of the directory.
         log_start: The log start offset, before which epochs are forgotten; None if it may be any.
     """
+    yield from _falling(history)
     path = directory / LEADER_EPOCH_CHECKPOINT
     try:
         entries = read_leader_epoch_checkpoint(path)
@@ -75,6 +77,15 @@ def epoch_findings(directory: Path, history: LogHistory, names: Names, *, log_st
             yield Finding("leader-epoch-missing", str(path), "no epochs, though batches have some")
         return
     yield from _differing(path, known, history, log_start)
+
+
+def _falling(history: LogHistory) -> Iterator[Finding]:
+    """Yield the findings about segments that begin with a lower leader epoch than the segment before ends with."""
+    for before, batches in pairwise(history.epochs):
+        if batches.path != before.path and batches.epoch < before.epoch:
+            message = "the leader epoch is lower than that of the segment before"
+            yield Finding("leader-epoch", str(batches.path), message, batches.position, first_offset=batches.first,
+                          expected=f"at least {before.epoch}", found=batches.epoch)  # fmt: skip
 
 
 def _before_log_start(path: Path, begin: int, first_base: int, names: Names, log_start: int) -> Iterator[Finding]:
@@ -116,9 +127,13 @@ def _text(entries: Sequence[tuple[int, int]]) -> str:
 def _differing(
     path: Path, known: tuple[EpochEntry, ...], history: LogHistory, log_start: int | None
 ) -> Iterator[Finding]:
-    """Yield a finding about the first batch whose epoch is not the one of the checkpoint."""
+    """Yield a finding about the first batch whose epoch is not the one of the checkpoint.
+
+    An epoch lower than one before it is another finding: recovery keeps the higher one for its offsets.
+    """
     starts = [entry.start_offset for entry in known]
-    for batches in history.epochs:
+    highest = accumulate((batches.epoch for batches in history.epochs), max)
+    for batches in (each for each, most in zip(history.epochs, highest, strict=True) if each.epoch == most):
         for offset in (batches.first, batches.last):
             at = bisect_right(starts, offset)
             epoch = known[at - 1].epoch if at else None

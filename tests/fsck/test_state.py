@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import shutil
+import struct
 from pathlib import Path
 
 import pytest
 
-from kafkalog.fsck import Consequence
-from tests.helpers.broker_dirs import EPOCHS, PLAIN, broker_dir, findings, told
+from kafkalog.fsck import Consequence, plan_repair
+from tests.helpers.broker_dirs import EPOCHS, PLAIN, broker_dir, findings, segments, told
+from tests.helpers.damage_kinds import places_of
 
 OTHER_ID = "bUPDMCVQRZiKdmIvGGjhHg"
 
@@ -70,6 +72,21 @@ def test_the_first_epochs_are_missed_only_if_the_log_start_does_not_explain_it(e
     # The log start may have been moved since the checkpoint was written.
     (data / ".kafka_cleanshutdown").unlink()
     assert told(data) == []
+
+
+@pytest.mark.parametrize("batches", [1, 2])
+def test_a_segment_that_begins_with_a_lower_epoch_is_found_and_its_checkpoint_stays(
+    epochs: Path, tmp_path: Path, batches: int
+) -> None:
+    log = segments(epochs.parents[1], EPOCHS)[-2]
+    content = bytearray(log.read_bytes())
+    for place in places_of(bytes(content))[:batches]:
+        struct.pack_into(">i", content, place + 12, 1)
+    log.write_bytes(content)
+    (found,) = findings(epochs.parents[1])
+    assert (found.code, found.path, found.position) == ("leader-epoch", str(log), 0)
+    assert (found.expected, found.found) == ("at least 4", 1)
+    assert plan_repair(epochs.parent).changes == ()
 
 
 @pytest.mark.parametrize("content", [None, ""])
