@@ -11,7 +11,6 @@ cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.memoryview cimport PyMemoryView_FromObject
 from cpython.ref cimport PyObject
-from libc.errno cimport EINTR, errno
 from libc.stdint cimport INT32_MAX, INT64_MAX, INT64_MIN, int8_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
@@ -41,6 +40,7 @@ from kafkalog._speedups.layout cimport (
     SIZE_AT,
     Header,
 )
+from kafkalog._speedups.read_at cimport read_at
 
 from os import strerror
 
@@ -48,9 +48,6 @@ import numpy as np
 
 from kafkalog._speedups.buffer_pool import Block
 from kafkalog._speedups.header_table import HEADER_DTYPE
-
-cdef extern from "unistd.h" nogil:
-    ssize_t pread(int fd, void* buffer, size_t count, long long offset)
 
 cdef extern from *:
     """
@@ -148,23 +145,20 @@ cdef void copy_view(Source* source, int64_t at, int64_t wanted) noexcept with gi
 
 cdef void refill(Source* source, int64_t at, int64_t wanted) noexcept nogil:
     """Read `wanted` bytes of the file from `at`; a file that has become shorter ends where its bytes do."""
-    cdef ssize_t got
+    cdef int64_t got
     source.base = at
     source.held = 0
     wanted = min(wanted, source.end - at)
     if source.viewed != NULL:
         copy_view(source, at, wanted)
         return
-    while source.held < wanted:
-        got = pread(source.fd, source.data + source.held, <size_t> (wanted - source.held), at + source.held)
-        if got < 0 and errno == EINTR:
-            continue
-        if got < 0:
-            source.error = errno
-        if got <= 0:
-            source.end = at + source.held
-            return
-        source.held += got
+    got = read_at(source.fd, source.data, wanted, at)
+    if got < 0:
+        source.error = <int> -got
+    else:
+        source.held = got
+    if got < wanted:
+        source.end = at + source.held
 
 
 cdef inline bint in_memory(const Source* source) noexcept nogil:

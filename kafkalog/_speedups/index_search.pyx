@@ -6,15 +6,12 @@ In a file, single entries are read until those that are left fit in one block of
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
-from libc.errno cimport EINTR, errno
 from libc.stdint cimport int64_t, uint8_t
 
 from kafkalog._speedups.cursor cimport load_int, load_long
+from kafkalog._speedups.read_at cimport read_at
 
 from os import strerror
-
-cdef extern from "unistd.h" nogil:
-    ssize_t pread(int fd, void* buffer, size_t count, long long offset)
 
 cdef enum:
     BLOCK_BYTES = 4096
@@ -46,17 +43,6 @@ cdef tuple found_in(const uint8_t* begin, const Field* field, int64_t target, in
     """The answer for entries of which `first` are before `begin`."""
     cdef int64_t count = count_at_most(begin, field, target, entries), stride = field.stride
     return first + count, begin[(count - 1) * stride:count * stride] if count else b""
-
-
-cdef int64_t read_at(int fd, uint8_t* into, int64_t length, int64_t at) noexcept nogil:
-    """The number of bytes read, fewer where the file ends; negative: errno."""
-    cdef ssize_t got
-    while True:
-        got = pread(fd, into, <size_t> length, at)
-        if got >= 0:
-            return got
-        if errno != EINTR:
-            return -errno
 
 
 cdef int64_t read_block(int fd, const Field* field, int64_t target, int64_t entries, uint8_t* block,

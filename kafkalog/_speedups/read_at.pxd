@@ -1,0 +1,22 @@
+# How the bytes of a file are read without the interpreter lock.
+
+from libc.errno cimport EINTR, errno
+from libc.stdint cimport int64_t, uint8_t
+
+cdef extern from "unistd.h" nogil:
+    ssize_t pread(int fd, void* buffer, size_t count, long long offset)
+
+
+cdef inline int64_t read_at(int fd, uint8_t* into, int64_t length, int64_t at) noexcept nogil:
+    """Read `length` bytes at a position. Returns how many, fewer only where the file ends; negative: errno."""
+    cdef int64_t done = 0
+    cdef ssize_t got
+    while done < length:
+        got = pread(fd, into + done, <size_t> (length - done), at + done)
+        if got > 0:
+            done += got
+        elif got == 0:
+            break
+        elif errno != EINTR:
+            return -errno
+    return done
