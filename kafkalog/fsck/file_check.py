@@ -17,7 +17,7 @@ from kafkalog._speedups import framing
 from kafkalog.errors import CorruptRecordError, KafkaLogError
 from kafkalog.fsck.content_checks import RecordCheck, hexadecimal
 from kafkalog.fsck.findings import Finding, Summary
-from kafkalog.fsck.header_checks import Bounds, Longs, OrderCheck, about, field_findings
+from kafkalog.fsck.header_checks import Bounds, Longs, OrderCheck, about, chosen, field_findings
 from kafkalog.fsck.walk import SHORTEST, Item, Lost, Run, Source, Tail, header_at, walk
 from kafkalog.record import decompress
 from kafkalog.record.decoding import Reading
@@ -110,7 +110,7 @@ class FileCheck:
             return
         for i in np.flatnonzero(~item.valid).tolist():
             yield replace(damaged_batch(item, i, self._path), situation=self._scope.situation)
-        sound = item.rows[item.valid]
+        sound = chosen(item.rows, item.valid)
         if not len(sound):
             return
         self._summary.batches += len(sound)

@@ -73,7 +73,7 @@ def about(row: np.void, path: str, code: str, message: str, **what: Any) -> Find
 def field_findings(rows: Rows, path: str) -> Iterator[Finding]:
     """Yield the findings about the fields of each row, regardless of the other rows."""
     yield from _codecs(rows, path)
-    batches = rows[rows["magic"] >= 2]
+    batches = chosen(rows, rows["magic"] >= 2)
     if len(batches):
         yield from _counts(batches, path)
         yield from _producers(batches, path)
@@ -154,14 +154,15 @@ class OrderCheck:
             rows: The sound batches of the next batch range.
             peek: Returns the row after them, shape (1,), or shape (0,) at the end.
         """
-        inside = yield from self._outside(rows)
-        work = _concatenated(self._recent, rows[inside])
-        yield from self._offsets(work, len(self._recent), peek)
-        self._recent = work[-2:]
-        numbered = rows[(rows["magic"] >= 2) & (rows["partition_leader_epoch"] >= 0)]
-        work = _concatenated(self._recent_epochs, numbered)
-        yield from self._epochs(rows, work, len(self._recent_epochs), peek)
-        self._recent_epochs = work[-2:]
+        inside = chosen(rows, (yield from self._outside(rows)))
+        yield from self._offsets(self._recent, inside, peek)
+        self._recent = _last_two(self._recent, inside)
+        for row in rows[rows["partition_leader_epoch"] < -1]:
+            yield about(row, self._path, "leader-epoch", "the leader epoch is less than -1",
+                        expected="at least -1", found=int(row["partition_leader_epoch"]))  # fmt: skip
+        numbered = chosen(rows, (rows["magic"] >= 2) & (rows["partition_leader_epoch"] >= 0))
+        yield from self._epochs(self._recent_epochs, numbered, peek)
+        self._recent_epochs = _last_two(self._recent_epochs, numbered)
 
     def before(self, rows: Rows) -> Longs:
         """Return for each of `rows` the last offset before it, or -2**63 if unknown. Call it before `findings`."""
@@ -197,42 +198,52 @@ class OrderCheck:
         expected = f"at least {bound}" if code == "offset-below-segment" else f"at most {bound}"
         return about(row, self._path, code, message, expected=expected, found=int(found))
 
-    def _offsets(self, work: Rows, known: int, peek: Callable[[], Rows]) -> Iterator[Finding]:
-        first, last = first_offsets(work), work["last_offset"]
-        for place, at in _order_breaks(first, last, known, lambda: first_offsets(peek())):
+    def _offsets(self, before: Rows, rows: Rows, peek: Callable[[], Rows]) -> Iterator[Finding]:
+        first, last = (np.concatenate([column(before), column(rows)]) for column in (first_offsets, _last_offsets))
+        for place, at in _order_breaks(first, last, len(before), lambda: first_offsets(peek())):
             if place < at:
                 message, expected = "the batch after it begins with a lower offset", f"less than {int(first[at])}"
-                yield about(work[place], self._path, "offset-order", message,
+                yield about(_row(before, rows, place), self._path, "offset-order", message,
                             expected=expected, found=int(last[place]))  # fmt: skip
                 continue
-            before = int(last[at - 1])
             overlaps = first[at] > first[at - 1]
             message = "the batch begins within the one before it" if overlaps else "the offset does not rise"
             code = "offset-overlap" if overlaps else "offset-order"
-            yield about(work[at], self._path, code, message,
-                        expected=f"at least {before + 1}", found=int(first[at]))  # fmt: skip
+            yield about(_row(before, rows, at), self._path, code, message,
+                        expected=f"at least {int(last[at - 1]) + 1}", found=int(first[at]))  # fmt: skip
 
-    def _epochs(self, rows: Rows, work: Rows, known: int, peek: Callable[[], Rows]) -> Iterator[Finding]:
-        for row in rows[rows["partition_leader_epoch"] < -1]:
-            yield about(row, self._path, "leader-epoch", "the leader epoch is less than -1",
-                        expected="at least -1", found=int(row["partition_leader_epoch"]))  # fmt: skip
-        epochs = work["partition_leader_epoch"].astype(np.int64)
-        for place, at in _order_breaks(
-            epochs, epochs - 1, known, lambda: peek()["partition_leader_epoch"].astype(np.int64)
-        ):
+    def _epochs(self, before: Rows, rows: Rows, peek: Callable[[], Rows]) -> Iterator[Finding]:
+        epochs = np.concatenate([_epochs_of(before), _epochs_of(rows)])
+        for place, at in _order_breaks(epochs, epochs - 1, len(before), lambda: _epochs_of(peek())):
             most = place < at
             message = "the leader epoch is higher than that of the next batch" if most else "the leader epoch decreases"
             bound = f"at most {int(epochs[at])}" if most else f"at least {int(epochs[at - 1])}"
-            yield about(work[place], self._path, "leader-epoch", message,
+            yield about(_row(before, rows, place), self._path, "leader-epoch", message,
                         expected=bound, found=int(epochs[place]))  # fmt: skip
 
 
-def _concatenated(before: Rows, rows: Rows) -> Rows:
-    """Concatenate two header tables; np.concatenate is slow for structured types."""
-    both = np.empty(len(before) + len(rows), HEADER_DTYPE)
-    both[: len(before)] = before
-    both[len(before) :] = rows
-    return both
+def chosen(rows: Rows, flags: Flags) -> Rows:
+    """Return the rows whose flag is set; nothing is copied if these are all, as they nearly always are."""
+    return rows if flags.all() else rows[flags]
+
+
+def _row(before: Rows, rows: Rows, i: int) -> np.void:
+    """Return row i of two header tables, one after the other; to concatenate them takes longer than to check them."""
+    row: np.void = (before if i < len(before) else rows)[i - len(before)]
+    return row
+
+
+def _last_two(before: Rows, rows: Rows) -> Rows:
+    """Return the last two rows of two header tables, one after the other."""
+    return rows[-2:].copy() if len(rows) >= 2 else np.concatenate([before, rows])[-2:]
+
+
+def _last_offsets(rows: Rows) -> Longs:
+    return rows["last_offset"]
+
+
+def _epochs_of(rows: Rows) -> Longs:
+    return rows["partition_leader_epoch"].astype(np.int64)
 
 
 def first_offsets(rows: Rows) -> Longs:

@@ -39,9 +39,9 @@ if TYPE_CHECKING:
 # Entries are read in ranges of about so many bytes and at most so many rows.
 RUN_BYTES = 1 << 20
 RUN_ROWS = 8192
-# With threads, ranges of uncompressed entries are longer: passing one to a thread costs as much as decoding some
-# batches.
-THREAD_RUN_BYTES = 4 * RUN_BYTES
+# Ranges are longer where little is done with each batch, or where each is passed to a thread: what a range costs by
+# itself is as much as the work on some batches.
+LONG_RUN_BYTES = 4 * RUN_BYTES
 # The number of bytes that a thread decodes of a range ahead of the reader. Few ranges reach it, but a range may
 # decompress to a gigabyte.
 MOST_WAITING_BYTES = 32 << 20
@@ -62,7 +62,7 @@ class MessageSet(ABC):
     """
 
     # Smaller in a set that begins at the result of a search, because its reader may need only one record.
-    _first_run_bytes = THREAD_RUN_BYTES
+    _first_run_bytes = LONG_RUN_BYTES
 
     def __init__(self, reading: Reading) -> None:
         self._reading = reading
@@ -312,7 +312,7 @@ class MessageSet(ABC):
 
     def _units(self) -> Iterator[NDArray[np.void]]:
         """Yield the rows for each task of a thread: enough to outweigh its cost, few enough to bound the memory."""
-        for run in self._runs(span=THREAD_RUN_BYTES):
+        for run in self._runs(span=LONG_RUN_BYTES):
             if run["compression_type"].any():
                 yield from pieces(run)
             else:

@@ -27,7 +27,7 @@ from kafkalog.record import decompress
 from kafkalog.record.decoding import Entries, Reading, first_record
 from kafkalog.record.framing import EndKind, Stop
 from kafkalog.record.layout import LOG_OVERHEAD, SIZE_AT, SMALLEST_ENTRY
-from kafkalog.record.message_set import RUN_BYTES, MessageSet
+from kafkalog.record.message_set import LONG_RUN_BYTES, MessageSet
 from kafkalog.record.record_batch import RecordBatch, batches_of
 from kafkalog.storage.files.appendable_file import AppendableFile, Piece
 from kafkalog.storage.files.byte_source import ByteSource, became_shorter
@@ -586,7 +586,7 @@ class FileMessageSet(MessageSet):
 
     def _loaded_runs(self) -> Iterator[Entries]:
         position = self._first
-        while (entries := self.load(position, RUN_BYTES)) is not None:
+        while (entries := self.load(position, LONG_RUN_BYTES)) is not None:
             yield entries
             position = entries.end
 
