@@ -507,7 +507,7 @@ class Log(ABC):
             io.UnsupportedOperation: `name` is given for a log that is only read.
             LogTruncatedError: The log was truncated below the position, by its leader epochs.
             CorruptCheckpointError: The file does not follow its format.
-            OSError: The file cannot be read.
+            OSError: The file cannot be read, or its directory does not exist.
         """
         _check_choice(on_out_of_range)
         if (name is None) == (path is None):

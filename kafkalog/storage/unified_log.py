@@ -377,9 +377,11 @@ class WritableLog(Log):
             force_active: Sync the active segment even if it is empty.
 
         Raises:
+            LogStateError: The log is closed, or an earlier flush has failed.
             OSError: The sync failed. Any part of the data appended since the last flush may be lost, and the log
                 rejects further appends until it is opened again.
         """
+        self._state.check_open()
         self._state.flush(force_active=force_active)
 
     def close(self) -> None:

@@ -121,6 +121,13 @@ def test_a_wrong_argument_of_a_consumer_is_named(log: WritableLog, wanted: dict[
         log.consumer(**wanted)
 
 
+def test_a_missing_directory_for_the_position_is_an_error_before_anything_is_read(log: WritableLog) -> None:
+    missing = log.directory.parent / "no" / "such"
+    with pytest.raises(FileNotFoundError, match="no such directory") as error:
+        log.consumer(path=missing / "billing.position")
+    assert error.value.filename == str(missing)
+
+
 def test_a_damaged_position_is_named_and_not_taken_for_a_new_consumer(log: WritableLog) -> None:
     (log.directory / "billing.position").write_bytes(b"0\n1\n3 fo")
     with pytest.raises(CorruptCheckpointError, match=r"billing\.position"):

@@ -87,6 +87,13 @@ def test_a_closed_log_reads_no_more(tmp_path: Path) -> None:
         list(log)
 
 
+def test_a_closed_log_is_not_flushed(tmp_path: Path) -> None:
+    log = kafkalog.open(tmp_path / "closed-0", "a")
+    log.close()
+    with pytest.raises(LogStateError, match="the log has been closed"):
+        log.flush()
+
+
 def test_a_log_is_copied_by_opening_its_files_again(tmp_path: Path) -> None:
     with kafkalog.open(partition(tmp_path / "copied-0", 3)) as log:
         assert log.segments[0].log.size_in_bytes > 0

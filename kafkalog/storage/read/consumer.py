@@ -10,6 +10,7 @@ in a log without leader epochs. Within one epoch, as in an embedded log that is 
 not noticed.
 """
 
+import errno
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -47,6 +48,9 @@ class Consumer:
         self._log = log
         self._isolation = isolation
         self._on_out_of_range = on_out_of_range
+        if not path.parent.is_dir():
+            message = "there is no such directory for the position of a consumer"
+            raise FileNotFoundError(errno.ENOENT, message, str(path.parent))
         entries = read_leader_epoch_checkpoint(path)
         if len(entries) != path.exists():
             raise CorruptCheckpointError("a position has one line", str(path), None, 1, len(entries))
