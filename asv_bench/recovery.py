@@ -3,6 +3,7 @@
     python -m asv_bench.recovery --partitions 200 --gib 10 --rounds 3
 
 The directory is left as after a crash: without clean-shutdown marker and checkpoints, so that everything is read again.
+A batch has about 16 KB, unless `--records` gives the number of its records of 160 bytes.
 Each round runs each side once, with one and with two processes or threads. Of a broker only the loading counts, as its
 log states it ("Loaded 200 logs in 5123ms"); of `kafkalog recover` everything from the start of the process to its end.
 The files are in the page cache. Needs Java and Maven.
@@ -83,6 +84,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--partitions", type=int, default=200)
     parser.add_argument("--gib", type=float, default=1, help="the size of the directory (default: 1)")
+    parser.add_argument("--records", type=int, default=100, help="the records in a batch (default: 100)")
     parser.add_argument("--rounds", type=int, default=3)
     chosen = parser.parse_args()
     seconds: defaultdict[tuple[str, int], list[float]] = defaultdict(list)
@@ -104,7 +106,7 @@ def main() -> None:
             for jobs in JOBS
         }
         with brokers[1], suppress(KeyboardInterrupt):
-            fill(base / "data", chosen.partitions, int(chosen.gib * 2**30))
+            fill(base / "data", chosen.partitions, int(chosen.gib * 2**30), records_count=chosen.records)
             for number in range(1, chosen.rounds + 1):
                 for jobs in JOBS:
                     crash(base / "data")
