@@ -56,7 +56,7 @@ class InspectorScreen(Screen[None]):
     def tell(self, problem: str | None) -> None:
         """Show a problem in the line for it."""
         if self.is_mounted:
-            self.query_one(ProblemLine).tell(problem)
+            self.query_one(ProblemLine).problem = problem
 
     def on_told(self, message: messages.Told) -> None:
         self.tell(message.problem)

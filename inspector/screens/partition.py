@@ -269,9 +269,9 @@ class PartitionScreen(InspectorScreen):
         """Show the tabs, and the line at the top, as things are now."""
         if not self.is_mounted:
             return
-        self.query_one(TabLine).show(self._tabs())
+        self.query_one(TabLine).tabs = self._tabs()
         path = self.session.model.path
-        self.query_one(TopLine).show(text.printable(str(path)), self._what(), self._right())
+        self.query_one(TopLine).shown = text.printable(str(path)), self._what(), self._right()
 
     def _tabs(self) -> list[tuple[str, str, str, str, bool]]:
         current = BY_NAME[self.views.way[-1]] if self.views.way else None

@@ -51,6 +51,8 @@ class TopicsScreen(InspectorScreen):
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)
+        shown = columns.topics(session.times, BLOCKS if has_blocks() else "")
+        self.table = ItemTable(shown, columns.look_of_topic, columns.good, lambda row: row.name)
         self._found: dict[str, TopicRow] = {}
         # Whether the directory has been listed once.
         self._listed = False
@@ -62,13 +64,7 @@ class TopicsScreen(InspectorScreen):
         self._wake = asyncio.Event()
 
     def compose_middle(self) -> ComposeResult:
-        shown = columns.topics(self.session.times, BLOCKS if has_blocks() else "")
-        yield ItemTable(shown, columns.look_of_topic, columns.good, lambda row: row.name)
-
-    @property
-    def table(self) -> ItemTable[TopicRow]:
-        """The list."""
-        return self.query_one(ItemTable)
+        yield self.table
 
     def on_mount(self) -> None:
         self.table.when_empty = LISTING
@@ -157,17 +153,16 @@ class TopicsScreen(InspectorScreen):
         return self._unfolded or not row.is_internal or all(each.is_internal for each in self._found.values())
 
     def _top(self) -> None:
-        if not self._listed:
-            self.query_one(TopLine).show(text.printable(str(self.session.model.path)), LISTING, self.session.zone_name)
-            return
+        what = self._what() if self._listed else LISTING
+        self.query_one(TopLine).shown = text.printable(str(self.session.model.path)), what, self.session.zone_name
+
+    def _what(self) -> str:
         count = self.table.count
         hidden = len(self._found) - count
         what = f"{count:,} {'partition' if count == 1 else 'partitions'}"
         if self._text:
-            what += f" of {len(self._found):,} with {text.printable(self._text, 20)!r} (esc: all)"
-        elif hidden:
-            what += f", {hidden} internal hidden (i)"
-        self.query_one(TopLine).show(text.printable(str(self.session.model.path)), what, self.session.zone_name)
+            return f"{what} of {len(self._found):,} with {text.printable(self._text, 20)!r} (esc: all)"
+        return f"{what}, {hidden} internal hidden (i)" if hidden else what
 
     def _tell_current(self) -> None:
         current = self.table.current

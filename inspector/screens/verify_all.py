@@ -7,6 +7,7 @@ from pathlib import Path
 from textual.app import ComposeResult
 
 from .. import messages, text
+from ..session import Session
 from ..views.verify import VerifyPanel, target_of
 from ..widgets.lines import TopLine
 from .base import InspectorScreen
@@ -15,12 +16,12 @@ from .base import InspectorScreen
 class VerifyScreen(InspectorScreen):
     """The check of a whole data directory."""
 
-    def compose_middle(self) -> ComposeResult:
-        yield VerifyPanel(self.session, self.session.model.path, wide=True)
+    def __init__(self, session: Session) -> None:
+        super().__init__(session)
+        self._panel = VerifyPanel(session, session.model.path, wide=True)
 
-    @property
-    def _panel(self) -> VerifyPanel:
-        return self.query_one(VerifyPanel)
+    def compose_middle(self) -> ComposeResult:
+        yield self._panel
 
     def on_mount(self) -> None:
         self._panel.appear()
@@ -31,7 +32,7 @@ class VerifyScreen(InspectorScreen):
 
     def times_changed(self) -> None:
         path = text.printable(str(self.session.model.path))
-        self.query_one(TopLine).show(path, "verify all partitions", self.session.zone_name)
+        self.query_one(TopLine).shown = path, "verify all partitions", self.session.zone_name
 
     def action_back(self) -> None:
         if not self._panel.back():

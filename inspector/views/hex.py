@@ -14,6 +14,7 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from rich.text import Text
@@ -44,28 +45,23 @@ LONGEST_NUMBER = 10
 TOLD_SECONDS = 2.0
 
 
-class SegmentBytes:
-    """The bytes of a segment, and which batches they are of."""
+def bytes_in(segment: SegmentReader, start: int, length: int) -> Window:
+    """Return bytes of the segment, and the batches in them."""
+    data = segment.read_bytes(start, length)
+    stretches = tuple(_stretches(segment, start, start + len(data)))
+    end = stretches[-1].end if stretches else start
+    return Window(data, stretches, is_known=end >= start + len(data))
 
-    def __init__(self, segment: SegmentReader) -> None:
-        self._segment = segment
 
-    def window(self, start: int, length: int) -> Window:
-        """Return bytes of the segment, and the batches in them."""
-        data = self._segment.read_bytes(start, length)
-        stretches = tuple(self._stretches(start, start + len(data)))
-        end = stretches[-1].end if stretches else start
-        return Window(data, stretches, is_known=end >= start + len(data))
-
-    def _stretches(self, start: int, end: int) -> Iterator[Stretch]:
-        first = self._segment.batch_at(position=start)
-        while first is not None:
-            rows = self._segment.batch_rows(first, BATCHES_AT_ONCE)
-            for row in rows:
-                if row.position >= end:
-                    return
-                yield Stretch(row.position, row.position + row.size, *look(row))
-            first = first + len(rows) if rows else None
+def _stretches(segment: SegmentReader, start: int, end: int) -> Iterator[Stretch]:
+    first = segment.batch_at(position=start)
+    while first is not None:
+        rows = segment.batch_rows(first, BATCHES_AT_ONCE)
+        for row in rows:
+            if row.position >= end:
+                return
+            yield Stretch(row.position, row.position + row.size, *look(row))
+        first = first + len(rows) if rows else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +132,7 @@ class HexView(View):
 
     def __init__(self, browsing: Browsing) -> None:
         super().__init__(browsing)
+        self._lines = HexLines()
         self._version = -1
         self._base_offset: int | None = None
         self._seen = Seen()
@@ -147,12 +144,8 @@ class HexView(View):
         self._said = ("", 0.0)
 
     def compose(self) -> ComposeResult:
-        yield HexLines()
+        yield self._lines
         yield Static(classes="field")
-
-    @property
-    def _lines(self) -> HexLines:
-        return self.query_one(HexLines)
 
     @property
     def focus_target(self) -> Widget | None:
@@ -179,7 +172,7 @@ class HexView(View):
             cursor = lines.cursor if browsing.base_offset == self._base_offset else 0
             self._base_offset = browsing.base_offset
             lines.when_empty = "no bytes"
-            lines.show(SegmentBytes(segment), self._total(segment), browsing.desk, cursor=cursor)
+            lines.show(partial(bytes_in, segment), self._total(segment), browsing.desk, cursor=cursor)
         await self._go_where_wanted()
         start(self, "field", self._look, lines.cursor)
 
@@ -220,7 +213,6 @@ class HexView(View):
     # The field under the cursor.
 
     def on_hex_lines_moved(self, message: HexLines.Moved) -> None:
-        message.stop()
         if message.by_key:
             self._followed = self.browsing.place
         start(self, "field", self._look, message.position)
@@ -274,7 +266,6 @@ class HexView(View):
     # Going to fields and batches: one step after the other, also where keys are faster than the disk.
 
     def on_hex_lines_step_wanted(self, message: HexLines.StepWanted) -> None:
-        message.stop()
         self._steps.append((message.what, message.forwards))
         if not self._stepping:
             self._stepping = True
@@ -305,8 +296,7 @@ class HexView(View):
             self._said = (what, now + TOLD_SECONDS)
             self.notify(what, timeout=TOLD_SECONDS)
 
-    def on_hex_lines_chosen(self, message: HexLines.Chosen) -> None:
-        message.stop()
+    def on_hex_lines_chosen(self) -> None:
         self.post_message(messages.OpenView("batches" if self._seen.offset is None else "record"))
 
     async def copied(self) -> str:

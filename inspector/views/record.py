@@ -52,18 +52,14 @@ class RecordView(View):
         self._source = Lines([], None, 1)
         self._laid_out_width = 0
         self._note = ""
+        self._table = LazyTable([Column("", NARROWEST, share=1)], titles=False)
 
     def compose(self) -> ComposeResult:
         yield Facts()
         yield Static(classes="heading")
-        yield LazyTable([Column("", NARROWEST, share=1)], titles=False)
-
-    @property
-    def _table(self) -> LazyTable:
-        return self.query_one(LazyTable)
+        yield self._table
 
     async def appear(self) -> None:
-        self._table.sortable = False
         self._wanted = None
         await self._read_record(await self.browsing.record_at_place())
         await self._show()
@@ -108,7 +104,7 @@ class RecordView(View):
             what = record, self.browsing.formats, self._part, self._seen_as
             laid_out = partial(_laid_out, *what, self._marked(), width)
             self._lines, self._note, self._source = await self.browsing.ask(laid_out)
-        self._table.show(self._source, len(self._source))
+        self._table.show(self._source.rows, len(self._source))
         if self._source.first is not None:
             self._table.go(self._source.first)
 

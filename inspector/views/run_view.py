@@ -14,7 +14,6 @@ from .. import messages, text
 from ..jobs.runs import Run, Runs
 from ..keys import bindings
 from ..session import Session
-from ..widgets.lazy_table import LazyTable
 
 LOOKS_SECONDS = 0.1
 R = TypeVar("R", bound=Run[Any])
@@ -77,11 +76,6 @@ class ShowsRun(Widget, Generic[R]):
         parts = [*self.headings(), *([] if self.run is None else _progress(self.run))]
         line = Text("  ".join(filter(None, parts)), no_wrap=True, overflow="ellipsis")
         self.query_one(".heading", Static).update(line)
-
-    @property
-    def table(self) -> LazyTable:
-        """What has been found."""
-        return self.query_one(LazyTable)
 
     def back(self) -> bool:
         """Escape ends what runs."""

@@ -38,15 +38,12 @@ class SegmentMapView(View):
         self._shade = SHADES[0]
         self._bars = BARS if has_blocks() else PLAIN_BARS
         self._drawn = 0.0
+        self._strip = SegmentStrip()
 
     def compose(self) -> ComposeResult:
         yield Static(Text(LEGEND), classes="heading")
-        yield SegmentStrip()
+        yield self._strip
         yield Static(classes="facts")
-
-    @property
-    def _strip(self) -> SegmentStrip:
-        return self.query_one(SegmentStrip)
 
     @property
     def focus_target(self) -> Widget | None:
@@ -104,8 +101,7 @@ class SegmentMapView(View):
     def _written(self, value: float) -> str:
         return self.session.times.short(int(value)) if self._shade == "time" else text.size(round(2**value))
 
-    def on_segment_strip_shade_wanted(self, message: SegmentStrip.ShadeWanted) -> None:
-        message.stop()
+    def on_segment_strip_shade_wanted(self) -> None:
         self._shade = SHADES[(SHADES.index(self._shade) + 1) % len(SHADES)]
         self._show_cells()
 
@@ -117,13 +113,11 @@ class SegmentMapView(View):
     def _cell_at(self, position: int) -> int:
         return max((i for i, cell in enumerate(self._cells) if cell.position <= position), default=0)
 
-    def on_segment_strip_resized(self, message: SegmentStrip.Resized) -> None:
-        message.stop()
+    def on_segment_strip_resized(self) -> None:
         if self.display:
             start(self, "draw", self.appear)
 
-    def on_segment_strip_moved(self, message: SegmentStrip.Moved) -> None:
-        message.stop()
+    def on_segment_strip_moved(self) -> None:
         start(self, "cell", self._look_at)
 
     async def _look_at(self) -> None:
@@ -155,8 +149,7 @@ class SegmentMapView(View):
             self.post_message(messages.Told(batch.problem))
         return batch
 
-    def on_segment_strip_chosen(self, message: SegmentStrip.Chosen) -> None:
-        message.stop()
+    def on_segment_strip_chosen(self) -> None:
         self.post_message(messages.OpenView("batches"))
 
 

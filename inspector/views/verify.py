@@ -20,13 +20,13 @@ from textual.widgets import Static
 from kafkalog.fsck import Finding, Severity
 
 from .. import columns, messages, text
+from ..browsing import Browsing
 from ..jobs.jobs import VerifyJob
 from ..jobs.runs import LISTED, VerifyRun
 from ..keys import bindings
 from ..model.types import Byte, Offset, Target
 from ..session import Session
 from ..widgets.item_table import ItemTable
-from ..widgets.lazy_table import LazyTable
 from .run_view import ShowsRun
 from .view import View
 
@@ -51,12 +51,13 @@ class VerifyPanel(ShowsRun[VerifyRun]):
         self.session = session
         self._path = path
         self._deep = False
-        self._wide = wide
+        shown = {each.title: each for each in columns.findings(path, wide=wide)}
+        order = WIDE_ORDER if wide else ORDER
+        self.table: ItemTable[Finding] = ItemTable([shown[title] for title in order], columns.look_of_finding)
 
     def compose(self) -> ComposeResult:
-        shown = {each.title: each for each in columns.findings(self._path, wide=self._wide)}
         yield Static(classes="heading")
-        yield ItemTable([shown[title] for title in (WIDE_ORDER if self._wide else ORDER)], columns.look_of_finding)
+        yield self.table
         yield Static(classes="detail")
 
     def appear(self) -> None:
@@ -66,16 +67,11 @@ class VerifyPanel(ShowsRun[VerifyRun]):
             self._deep = run.job.deep
         self.look_at(run)
 
-    @property
-    def table(self) -> ItemTable[Finding]:
-        return self.query_one(ItemTable)
-
     def show_run(self) -> None:
         run, table = self.run, self.table
         table.when_empty = self._when_empty()
         table.sortable = run is not None and not run.is_running
         table.show_items(() if run is None else run.findings)
-        table.refresh()
         self._show_detail()
 
     def _when_empty(self) -> str:
@@ -111,12 +107,10 @@ class VerifyPanel(ShowsRun[VerifyRun]):
         self._deep = not self._deep
         self.show_heading()
 
-    def on_lazy_table_moved(self, message: LazyTable.Moved) -> None:
-        message.stop()
+    def on_lazy_table_moved(self) -> None:
         self._show_detail()
 
-    def on_lazy_table_chosen(self, message: LazyTable.Chosen) -> None:
-        message.stop()
+    def on_lazy_table_chosen(self) -> None:
         if (chosen := self.table.current) is not None:
             self.post_message(self.Chosen(chosen))
 
@@ -128,12 +122,12 @@ class VerifyPanel(ShowsRun[VerifyRun]):
 class VerifyView(View):
     """The check of a partition."""
 
-    def compose(self) -> ComposeResult:
-        yield VerifyPanel(self.session, self.browsing.reader.path)
+    def __init__(self, browsing: Browsing) -> None:
+        super().__init__(browsing)
+        self._panel = VerifyPanel(self.session, browsing.reader.path)
 
-    @property
-    def _panel(self) -> VerifyPanel:
-        return self.query_one(VerifyPanel)
+    def compose(self) -> ComposeResult:
+        yield self._panel
 
     async def appear(self) -> None:
         self._panel.appear()
@@ -145,7 +139,6 @@ class VerifyView(View):
         return self._panel.copied()
 
     def on_verify_panel_chosen(self, message: VerifyPanel.Chosen) -> None:
-        message.stop()
         target = target_of(message.finding, self._base_offset(message.finding))
         if target is None:
             self.notify("this is of no byte in particular", timeout=2)

@@ -12,7 +12,6 @@ from textual.widget import Widget
 
 from .. import messages
 from ..widgets.lazy_table import LazyTable
-from ..widgets.paged import PagedView
 
 if TYPE_CHECKING:
     from textual.worker import WorkType
@@ -96,7 +95,3 @@ class View(Vertical):
     async def copied(self) -> str:
         """Return what `c` copies; "" = nothing."""
         return ""
-
-    def on_paged_view_failed(self, message: PagedView.Failed) -> None:
-        message.stop()
-        self.post_message(messages.Told(problem_text(message.error)))

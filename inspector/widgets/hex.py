@@ -5,14 +5,14 @@
 
 The row of the cursor has a >, and so has its byte, unless it is the first of its field, which [] enclose. A | is where
 a batch begins; a row with damage has a !. So it can be read without any colour; colours tell kinds of batches.
-A source is asked for bytes in a worker's thread, a few kilobytes at a time and only where they are seen.
+Bytes are asked for in a worker's thread, a few kilobytes at a time and only where they are seen.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import ClassVar, TypeAlias
 
 from rich.segment import Segment
 from rich.style import Style
@@ -52,12 +52,8 @@ class Window:
     is_known: bool = True
 
 
-class ByteSource(Protocol):
-    """A source of bytes."""
-
-    def window(self, start: int, length: int) -> Window:
-        """Return at most `length` bytes from `start` on. Called in the thread of the desk."""
-        ...
+# Returns at most so many bytes from a byte on. Called in the thread of the desk.
+ReadBytes: TypeAlias = Callable[[int, int], Window]
 
 
 class HexLines(PagedView[Window]):
@@ -101,9 +97,9 @@ class HexLines(PagedView[Window]):
 
     # What is shown.
 
-    def show(self, source: ByteSource | None, count: int, desk: Desk, *, cursor: int = 0) -> None:
+    def show(self, read: ReadBytes | None, count: int, desk: Desk, *, cursor: int = 0) -> None:
         """Show the bytes of another file, or of one that was cut."""
-        self._show_pieces(None if source is None else source.window, desk)
+        self._show_pieces(read, desk)
         self.field = None
         self.count = count
         self._resized()

@@ -5,7 +5,7 @@
     >  1041    2026-01-31 10:00:01  bob      signed out  > is the cursor (reversed too: neither needs a colour)
     *! 1042    2026-01-31 10:00:02                       * a row that was marked; ! the symbol of the row itself
 
-A source is asked for `rows(first, count)`, a page at a time and only for pages that are seen, in a worker's thread;
+Rows are asked for by `read(first, count)`, a page at a time and only for pages that are seen, in a worker's thread;
 until they come, an ellipsis stands for them. No cell is ever taken for markup.
 """
 
@@ -28,7 +28,7 @@ from textual.strip import Strip
 
 from ..desk import Desk
 from ..keys import bindings
-from ..tables import MARKS, TONES, Column, Row, Source
+from ..tables import MARKS, TONES, Column, ReadRows, Row
 from .paged import PagedView
 
 PAGE = 64
@@ -38,7 +38,7 @@ NARROWEST, WIDEST = 3, 400
 
 
 class LazyTable(PagedView[Sequence[Row]]):
-    """A table of rows: `show` gives it a source, `grow` says that there are more; the keys are at the row `cursor`."""
+    """A table of rows: `show` says how they are read, `grow` that there are more; the keys are at the row `cursor`."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {
         "lazy-table--titles",
@@ -68,7 +68,7 @@ class LazyTable(PagedView[Sequence[Row]]):
 
     @dataclass
     class SortWanted(Message):
-        """The column to sort by; None: as the source has them."""
+        """The column to sort by; None: as the rows come."""
 
         table: LazyTable
         column: int | None
@@ -87,9 +87,9 @@ class LazyTable(PagedView[Sequence[Row]]):
 
     # What is shown.
 
-    def show(self, source: Source, count: int, desk: Desk | None = None, *, cursor: int = 0) -> None:
-        """Show the rows of another source; without a desk they are asked for at once, as they are in memory."""
-        self._show_pieces(source.rows, desk)
+    def show(self, read: ReadRows, count: int, desk: Desk | None = None, *, cursor: int = 0) -> None:
+        """Show other rows; without a desk they are asked for at once, as they are in memory."""
+        self._show_pieces(read, desk)
         self.marked.clear()
         self._set_count(count)
         self._move(cursor, tell=True)
@@ -105,7 +105,7 @@ class LazyTable(PagedView[Sequence[Row]]):
                 self._move(count - 1, tell=True)
 
     def reread(self, count: int | None = None) -> None:
-        """Read the same source again, whose rows may have changed; cursor and marks stay where they are."""
+        """Read the same rows again, which may have changed; cursor and marks stay where they are."""
         self._forget()
         self._set_count(self.count if count is None else count)
         self.marked = {row for row in self.marked if row < self.count}
@@ -275,7 +275,7 @@ class LazyTable(PagedView[Sequence[Row]]):
             self._move(self.cursor + 1, by_user=True)
 
     def action_sort(self) -> None:
-        """Sort up, down, and as the source has the rows, by turns."""
+        """Sort up, down, and as the rows come, by turns."""
         is_up, is_down = (self.sorted_by == (self.column, reverse) for reverse in (False, True))
         self.post_message(self.SortWanted(self, None if is_down else self.column, is_up))
 

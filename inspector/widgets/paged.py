@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from textual import events
 from textual.message import Message
+from textual.reactive import reactive
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
@@ -44,6 +45,8 @@ class PagedView(ScrollView, Generic[P], can_focus=True):
         following: Whether the cursor stays at the end.
     """
 
+    when_empty: reactive[str] = reactive("")
+
     @dataclass
     class Failed(Message):
         """Message: a piece could not be read."""
@@ -63,7 +66,6 @@ class PagedView(ScrollView, Generic[P], can_focus=True):
         self.cursor = 0
         self.count = 0
         self.following = False
-        self.when_empty = ""
         self._piece = piece
         self._unreadable = unreadable
         self._read: Callable[[int, int], P] | None = None

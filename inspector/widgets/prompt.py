@@ -65,12 +65,10 @@ class Prompt(Horizontal):
             line.select_all()
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        event.stop()
         if self._changed is not None:
             self._changed(event.value)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        event.stop()
         if self._accepts is not None and not self._accepts(event.value):
             return
         if self._history is not None and event.value:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
 from rich.segment import Segment
 from textual import events
@@ -21,20 +21,7 @@ from textual.widget import Widget
 
 from ..columns import SYMBOLS
 from ..keys import bindings
-
-
-class MapCell(Protocol):
-    """What a cell is of: its kind is one of SYMBOLS."""
-
-    @property
-    def kind(self) -> str:
-        """The worst kind."""
-        ...
-
-    @property
-    def batches(self) -> int:
-        """The number of batches that begin in it."""
-        ...
+from ..model.types import Cell
 
 
 class SegmentStrip(Widget, can_focus=True):
@@ -60,7 +47,7 @@ class SegmentStrip(Widget, can_focus=True):
 
     def __init__(self) -> None:
         super().__init__()
-        self.cells: Sequence[MapCell] = ()
+        self.cells: Sequence[Cell] = ()
         self.shades: Sequence[str] = ()
         self.cursor = 0
 
@@ -69,7 +56,7 @@ class SegmentStrip(Widget, can_focus=True):
         """How many have room."""
         return self.size.width * self.size.height
 
-    def show(self, cells: Sequence[MapCell], shades: Sequence[str] = ()) -> None:
+    def show(self, cells: Sequence[Cell], shades: Sequence[str] = ()) -> None:
         """Show other cells; the cursor stays where it is, as far as it can.
 
         Args:
@@ -131,7 +118,7 @@ class SegmentStrip(Widget, can_focus=True):
             self.post_message(self.Chosen(self.cursor))
 
 
-def _symbol(cell: MapCell) -> str:
+def _symbol(cell: Cell) -> str:
     """Return the symbol of the kind; of plain data the number of batches that begin in the cell."""
     if cell.kind != "data" or not cell.batches:
         return SYMBOLS[cell.kind]
