@@ -90,20 +90,14 @@ def time(timestamp: int | None, zone: Zone = "utc", now: int | None = None) -> s
     if zone == "relative":
         return relative(timestamp, now)
     seconds, milliseconds = divmod(timestamp, 1000)
-    moment = datetime.fromtimestamp(seconds, UTC)
+    moment = datetime.fromtimestamp(seconds, UTC).replace(microsecond=1000 * milliseconds)
     if zone == "local":
         try:
             moment = moment.astimezone()
         except (OverflowError, OSError, ValueError):
             return str(timestamp)
-    stamp = moment.strftime("%Y-%m-%dT%H:%M:%S").rjust(19, "0")
-    offset = "Z" if zone == "utc" else _offset(moment)
-    return f"{stamp}.{milliseconds:03d}{offset}"
-
-
-def _offset(moment: datetime) -> str:
-    text = moment.strftime("%z")
-    return f"{text[:3]}:{text[3:5]}"
+    stamp = moment.isoformat(timespec="milliseconds")
+    return stamp.replace("+00:00", "Z") if zone == "utc" else stamp
 
 
 def relative(timestamp: int, now: int | None = None) -> str:
@@ -256,13 +250,10 @@ def hex_lines(data: bytes, start: int = 0) -> list[str]:
         start: The position of the first one.
     """
     return [
-        f"{start + at:08x}  {_hex(data[at : at + HEX_WIDTH])}  {ascii_text(data[at : at + HEX_WIDTH])}"
+        f"{start + at:08x}  {piece.hex(' '):{3 * HEX_WIDTH - 1}}  {ascii_text(piece)}"
         for at in range(0, len(data), HEX_WIDTH)
+        for piece in (data[at : at + HEX_WIDTH],)
     ]
-
-
-def _hex(data: bytes) -> str:
-    return data.hex(" ").ljust(3 * HEX_WIDTH - 1)
 
 
 def ascii_text(data: bytes) -> str:

@@ -7,7 +7,8 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar
+from functools import partial
+from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import BindingType
@@ -15,15 +16,14 @@ from textual.binding import BindingType
 from .. import columns, messages, text
 from ..charts import BLOCKS, has_blocks
 from ..keys import bindings
+from ..model.types import TopicRow
 from ..session import Session
 from ..tables import Row
 from ..views.view import start
 from ..widgets.item_table import ItemTable
 from ..widgets.lines import TopLine
+from ..widgets.prompt import Prompt
 from .base import InspectorScreen
-
-if TYPE_CHECKING:
-    from ..model.types import TopicRow
 
 # The list is drawn anew after so much reading. Between two passes there is a pause of at least so much, and so many
 # times as long as the pass took, if it found something new or nothing; whoever comes back to the list need not wait.
@@ -168,10 +168,10 @@ class TopicsScreen(InspectorScreen):
         current = self.table.current
         self.tell((None if current is None else current.problem) or self.session.model.problem)
 
-    def on_lazy_table_moved(self) -> None:
+    def on_paged_view_moved(self) -> None:
         self._tell_current()
 
-    def on_lazy_table_chosen(self) -> None:
+    def on_paged_view_chosen(self) -> None:
         if (current := self.table.current) is not None:
             self.post_message(messages.OpenPartition(current.name))
 
@@ -190,7 +190,9 @@ class TopicsScreen(InspectorScreen):
         self._filter("")
 
     def action_verify_all(self) -> None:
-        self.post_message(messages.VerifyAll())
+        from .verify_all import VerifyScreen
+
+        self.app.push_screen(VerifyScreen(self.session))
 
     def action_fold_internal(self) -> None:
         self._unfolded = not self._unfolded
@@ -207,4 +209,4 @@ class TopicsScreen(InspectorScreen):
         def ended(value: str | None) -> None:
             self._filter(before if value is None else value)
 
-        self.ask("show names with: ", ended, changed=self._filter, value=before, replaced=True)
+        self.ask(partial(Prompt, "show names with: ", changed=self._filter, value=before, replaced=True), ended)

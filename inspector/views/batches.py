@@ -65,5 +65,5 @@ class BatchesView(RowsView[BatchRow]):
             ("offsets missing before", f"{item.gap_before:,}" if item.gap_before else ""),
         ]
 
-    def on_lazy_table_chosen(self) -> None:
+    def on_paged_view_chosen(self) -> None:
         self.post_message(messages.OpenView("records"))

@@ -89,7 +89,7 @@ class RecordsView(RowsView[RecordRow]):
             return ""
         return f"{text.printable(match.field)} at {match.span[0]:,}: {''.join(columns.excerpt(match))}"
 
-    def on_lazy_table_chosen(self) -> None:
+    def on_paged_view_chosen(self) -> None:
         self.post_message(messages.OpenView("record"))
 
 

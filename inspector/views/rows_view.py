@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from functools import partial
 from typing import ClassVar, Generic, TypeVar
 
 from textual.app import ComposeResult
@@ -21,6 +22,7 @@ from ..model.types import BatchRow, Place, RecordRow
 from ..tables import MOST_ARRANGED, STEP, Arrangement, Arranging, ItemSource, Mark, Shown, arranged
 from ..widgets.facts import Facts, Pairs
 from ..widgets.lazy_table import LazyTable
+from ..widgets.prompt import Prompt
 from .view import View, start
 
 T = TypeVar("T", BatchRow, RecordRow)
@@ -157,8 +159,8 @@ class RowsView(View, Generic[T]):
 
     # The row under the cursor.
 
-    def on_lazy_table_moved(self, message: LazyTable.Moved) -> None:
-        self._start_to_look_at(message.row)
+    def on_paged_view_moved(self, message: LazyTable.Moved) -> None:
+        self._start_to_look_at(message.cursor)
 
     def _start_to_look_at(self, row: int) -> None:
         self._unread = row
@@ -224,7 +226,8 @@ class RowsView(View, Generic[T]):
             if value is not None:
                 self._arrange(Arrangement(self._arrangement.column, self._arrangement.reverse, value))
 
-        self.post_message(messages.Ask("show rows with: ", ended, self._arrangement.text, replaced=True))
+        prompt = partial(Prompt, "show rows with: ", value=self._arrangement.text, replaced=True)
+        self.post_message(messages.Ask(prompt, ended))
 
     def _arrange(self, wanted: Arrangement) -> None:
         if not wanted.is_plain and self.total() > MOST_ARRANGED:

@@ -93,11 +93,11 @@ class SearchView(ShowsRun[SearchRun], View):
             if wanted >= count:
                 self.notify("no match after this", timeout=2)
 
-    def on_lazy_table_moved(self, message: LazyTable.Moved) -> None:
+    def on_paged_view_moved(self, message: LazyTable.Moved) -> None:
         if message.by_user:
             self._wanted = None
 
-    def on_lazy_table_chosen(self) -> None:
+    def on_paged_view_chosen(self) -> None:
         if self.run is not None and (chosen := self.table.current) is not None:
             self.run.current = chosen.offset
             self.post_message(messages.Jump(Offset(self.run.current), "record"))

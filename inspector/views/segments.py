@@ -112,14 +112,14 @@ class SegmentsView(View):
             )
         return lines
 
-    def on_lazy_table_moved(self, message: LazyTable.Moved) -> None:
+    def on_paged_view_moved(self, message: LazyTable.Moved) -> None:
         if (chosen := self._table.current) is not None:
             if chosen.problem is not None:
                 self.post_message(messages.Told(chosen.problem))
             if message.by_user and chosen.base_offset != self.browsing.base_offset:
                 self.post_message(messages.SelectSegment(chosen.base_offset))
 
-    def on_lazy_table_chosen(self) -> None:
+    def on_paged_view_chosen(self) -> None:
         if (chosen := self._table.current) is not None:
             self.post_message(messages.SelectSegment(chosen.base_offset, "batches"))
 

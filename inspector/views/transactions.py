@@ -113,10 +113,10 @@ class TransactionsView(ShowsRun[TransactionsRun], View):
         """Go to the next transaction in the list, or the one before."""
         self.table.go(self.table.cursor + (1 if forwards else -1))
 
-    def on_lazy_table_moved(self) -> None:
+    def on_paged_view_moved(self) -> None:
         self._show_command()
 
-    def on_lazy_table_chosen(self) -> None:
+    def on_paged_view_chosen(self) -> None:
         row = self.table.current
         if row is not None:
             self.post_message(messages.Jump(Offset(row.first_offset), "records"))

@@ -107,10 +107,10 @@ class VerifyPanel(ShowsRun[VerifyRun]):
         self._deep = not self._deep
         self.show_heading()
 
-    def on_lazy_table_moved(self) -> None:
+    def on_paged_view_moved(self) -> None:
         self._show_detail()
 
-    def on_lazy_table_chosen(self) -> None:
+    def on_paged_view_chosen(self) -> None:
         if (chosen := self.table.current) is not None:
             self.post_message(self.Chosen(chosen))
 

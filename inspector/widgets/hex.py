@@ -74,16 +74,6 @@ class HexLines(PagedView[Window]):
     BINDINGS: ClassVar[list[BindingType]] = bindings("hex")
 
     @dataclass
-    class Moved(Message):
-        """The cursor is at another byte. by_key: as the user wished."""
-
-        position: int
-        by_key: bool
-
-    class Chosen(Message):
-        """Enter, or a double click."""
-
-    @dataclass
     class StepWanted(Message):
         """Message: the user wants the next or the previous field or batch; `what` is "field" or "batch"."""
 
@@ -225,9 +215,6 @@ class HexLines(PagedView[Window]):
         if self.field is not None and not self._is_in_field(self.cursor):
             self.field = None
 
-    def _moved(self, *, by_user: bool) -> Message:
-        return self.Moved(self.cursor, by_key=by_user)
-
     def action_move(self, count: int) -> None:
         self._by_key(self.cursor + count)
 
@@ -239,9 +226,6 @@ class HexLines(PagedView[Window]):
 
     def action_step(self, what: str, forwards: bool) -> None:
         self.post_message(self.StepWanted(what, forwards=forwards))
-
-    def _choice(self) -> Message:
-        return self.Chosen()
 
     def _at(self, x: int, y: int) -> int | None:
         """Return the byte that is shown there, in figures or as text."""

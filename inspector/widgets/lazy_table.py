@@ -50,27 +50,15 @@ class LazyTable(PagedView[Sequence[Row]]):
     BINDINGS: ClassVar[list[BindingType]] = bindings("table")
 
     @dataclass
-    class Moved(Message):
-        """The cursor is at another row. by_user: somebody has moved it."""
-
-        table: LazyTable
-        row: int
-        by_user: bool = True
-
-    @dataclass
     class PastEnd(Message):
         """A key wants a row after the last one, or before the first."""
 
         forwards: bool
 
-    class Chosen(Moved):
-        """Enter, or a click at the row where the cursor was."""
-
     @dataclass
     class SortWanted(Message):
         """The column to sort by; None: as the rows come."""
 
-        table: LazyTable
         column: int | None
         reverse: bool
 
@@ -232,9 +220,6 @@ class LazyTable(PagedView[Sequence[Row]]):
 
     # Moving.
 
-    def _moved(self, *, by_user: bool) -> Message:
-        return self.Moved(self, self.cursor, by_user=by_user)
-
     def _by_key(self, cursor: int) -> None:
         forwards = cursor > self.cursor
         if self.count and self.cursor == (self.count - 1 if forwards else 0) and not 0 <= cursor < self.count:
@@ -266,9 +251,6 @@ class LazyTable(PagedView[Sequence[Row]]):
 
     # Choosing, marking, sorting.
 
-    def _choice(self) -> Message:
-        return self.Chosen(self, self.cursor)
-
     def action_mark(self) -> None:
         if self.count:
             self.marked ^= {self.cursor}
@@ -277,7 +259,7 @@ class LazyTable(PagedView[Sequence[Row]]):
     def action_sort(self) -> None:
         """Sort up, down, and as the rows come, by turns."""
         is_up, is_down = (self.sorted_by == (self.column, reverse) for reverse in (False, True))
-        self.post_message(self.SortWanted(self, None if is_down else self.column, is_up))
+        self.post_message(self.SortWanted(None if is_down else self.column, is_up))
 
     def show_sorted(self, column: int | None, reverse: bool = False) -> None:
         """Show in the titles what the rows are sorted by."""

@@ -48,21 +48,20 @@ class Prompt(Horizontal):
         self._label = label
         self._submitted = submitted
         self._changed = changed
-        self._value = value
+        # Without its own bindings of the keys that the keymap has, and the value is never markup.
+        self._line = Input(value, compact=True, select_on_focus=False)
 
     def compose(self) -> ComposeResult:
         label = Static(Text(self._label))
         label.styles.width = len(self._label)
         yield label
-        # Without its own bindings of the keys that the keymap has, and the value is never markup.
-        yield Input(self._value, compact=True, select_on_focus=False)
+        yield self._line
 
     def on_mount(self) -> None:
         # At once: `focus()` would wait its turn, behind keys that are for this line.
-        line = self.query_one(Input)
-        self.screen.set_focus(line)
+        self.screen.set_focus(self._line)
         if self._replaced:
-            line.select_all()
+            self._line.select_all()
 
     def on_input_changed(self, event: Input.Changed) -> None:
         if self._changed is not None:
@@ -82,7 +81,7 @@ class Prompt(Horizontal):
         self._recall(self._at + 1)
 
     def _recall(self, place: int) -> None:
-        history, line = self._history or [], self.query_one(Input)
+        history, line = self._history or [], self._line
         if not 0 <= place <= len(history):
             return
         if self._at == len(history):

@@ -53,12 +53,12 @@ class TableApp(App[None]):
     def compose(self) -> ComposeResult:
         yield LazyTable([Column("NAME", 12), Column("MARKUP", 30), Column("FAR", 60)][:2])
 
-    def on_lazy_table_chosen(self, message: LazyTable.Chosen) -> None:
-        self.messages.append(("chosen", message.row))
+    def on_paged_view_chosen(self) -> None:
+        self.messages.append(("chosen", self.query_one(LazyTable).cursor))
 
     def on_lazy_table_sort_wanted(self, message: LazyTable.SortWanted) -> None:
         self.messages.append(("sort", message.column, message.reverse))
-        message.table.show_sorted(message.column, message.reverse)
+        self.query_one(LazyTable).show_sorted(message.column, message.reverse)
 
     def on_paged_view_paused(self) -> None:
         self.messages.append("paused")

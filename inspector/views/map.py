@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import math
 import time
-from typing import TYPE_CHECKING
 
 from rich.text import Text
 from textual.app import ComposeResult
-from textual.widget import Widget
 from textual.widgets import Static
 
 from .. import messages, text
 from ..browsing import Browsing
 from ..charts import BLOCKS, has_blocks
-from ..model.types import Place
+from ..model.types import BatchRow, Cell, Place
 from ..widgets.strip import SegmentStrip
 from .view import View, start
-
-if TYPE_CHECKING:
-    from ..model.types import BatchRow, Cell
 
 BETWEEN_DRAWINGS_SECONDS = 0.3
 CELL_BYTES = 64
@@ -29,7 +24,7 @@ SHADES = ("batches", "bytes a record", "time")
 BARS, PLAIN_BARS = BLOCKS[1:], "12345678"
 
 
-class SegmentMapView(View):
+class MapView(View):
     """Enter opens the batches of a cell."""
 
     def __init__(self, browsing: Browsing) -> None:
@@ -44,10 +39,6 @@ class SegmentMapView(View):
         yield Static(Text(LEGEND), classes="heading")
         yield self._strip
         yield Static(classes="facts")
-
-    @property
-    def focus_target(self) -> Widget | None:
-        return self._strip
 
     async def appear(self) -> None:
         before = self._strip.cursor
@@ -113,7 +104,7 @@ class SegmentMapView(View):
     def _cell_at(self, position: int) -> int:
         return max((i for i, cell in enumerate(self._cells) if cell.position <= position), default=0)
 
-    def on_segment_strip_resized(self) -> None:
+    def on_resize(self) -> None:
         if self.display:
             start(self, "draw", self.appear)
 
@@ -136,8 +127,7 @@ class SegmentMapView(View):
         place += f"{text.size(cell.bytes)} from position {cell.position:,}"
         if cell.first_row < 0:
             facts.update(Text(f"{place}\nno batch begins here"))
-            row = await self.browsing.ask(segment.batch_at, position=cell.position)
-            return None if row is None else await self.browsing.ask(segment.batch, row)
+            return await self.browsing.ask(segment.batch_over, cell.position)
         batch = await self.browsing.ask(segment.batch, cell.first_row)
         count = cell.batches
         begins = None if batch is None else batch.base_offset
