@@ -219,14 +219,8 @@ def transactions(asked: Asked) -> Listing:
         pass
     scan.close()
     state = scan.state()
-    facts = {
-        "open": state.open,
-        "hanging": state.hanging,
-        "aborted": state.aborted,
-        "committed": state.committed,
-        "last_stable_offset": state.last_stable_offset,
-        "problem": state.problem,
-    }
+    names = ("open", "hanging", "aborted", "committed", "last_stable_offset", "problem")
+    facts = {name: getattr(state, name) for name in names}
     command: Shown[TransactionRow] = Shown("COMMAND TO ABORT", 20, lambda row: text.printable(row.abort_command or ""))
     shown = [*columns.transactions(asked.times), command]
     return Listing(state.rows, shown, facts)

@@ -112,12 +112,9 @@ class Model:
         return [self._source(each) for each in place.partitions]
 
     def _source(self, place: PartitionDir | LogFile) -> Source:
-        return Source(self._name(place), place, lambda: self._directory)
-
-    def _name(self, place: PartitionDir | LogFile) -> str:
-        if isinstance(place, LogFile) or self.kind == "data_dir":
-            return place.path.name
-        return real_path(place.path).name
+        is_named = isinstance(place, LogFile) or self.kind == "data_dir"
+        path = place.path if is_named else real_path(place.path)
+        return Source(path.name, place, lambda: self._directory)
 
     def partition(self, name: str | None = None) -> PartitionReader:
         """Return the reader of a partition, the same object each time.

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import replace
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -162,14 +163,11 @@ class PartitionReader:
         known = self._last_stable
         if known is None:
             return None
-        try:
-            if not known.follow(log, end):
-                self._last_stable = None
-                return None
-        except _FAILURES:
-            self._last_stable = None
-            return None
-        return min(end, max(start, known.at(watermark)))
+        with suppress(*_FAILURES):
+            if known.follow(log, end):
+                return min(end, max(start, known.at(watermark)))
+        self._last_stable = None
+        return None
 
     def work_out_last_stable(self) -> int | None:
         """Work out the last stable offset; `refresh` has it from now on, and follows it.
@@ -339,10 +337,8 @@ class PartitionReader:
     def _located(self, log: Log, target: Target) -> Place | None:
         segments = log.segments
         if isinstance(target, Byte):
-            wanted = segments[-1:] if target.base_offset is None else segments
-            paths = {each.base_offset: each.path for each in wanted}
-            base = target.base_offset if target.base_offset is not None else next(iter(paths), None)
-            return None if base is None or base not in paths else _byte_in(paths[base], base, target)
+            wanted = [each for each in segments if target.base_offset in {None, each.base_offset}]
+            return _byte_in(wanted[-1].path, wanted[-1].base_offset, target) if wanted else None
         if isinstance(target, Offset):
             offset = max(target.offset, log.log_start_offset)
         else:
@@ -350,9 +346,8 @@ class PartitionReader:
             if found is None:
                 return None
             offset = found.offset
-        bases = [segment.base_offset for segment in segments]
-        for segment, following in zip(segments, [*bases[1:], None], strict=True):
-            if following is not None and following <= offset:
+        for segment, following in zip_longest(segments, segments[1:]):
+            if following is not None and following.base_offset <= offset:
                 continue
             place = segment.translate_offset(offset)
             if place is not None:

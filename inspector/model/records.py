@@ -106,17 +106,11 @@ def rows(reader: SegmentReader, first: int, count: int) -> Iterator[RecordRow]:
 
 def _from(reader: SegmentReader, first: int) -> Iterator[RecordRow]:
     """Yield the records from number `first` on."""
-    raw = reader.raw
-    for window in raw.from_number(raw.number_at(lambda each: each.first_record, first)):
-        held = reader.held(window)
-        if held.rows is None:
-            yield from _lost(reader, window, held, first)
-            continue
-        ends = counts(held)
-        start = int(np.searchsorted(ends, first - window.first_record, "right"))
-        for i in range(start, window.rows):
-            begin = window.first_record + (int(ends[i - 1]) if i else 0)
-            yield from _of_batch(reader, _Located(window, held, i, begin), first)
+    for place in _places(reader, first):
+        if place.held.rows is None:
+            yield from _lost(reader, place.window, place.held, first)
+        else:
+            yield from _of_batch(reader, place, first)
 
 
 def _lost(reader: SegmentReader, window: Window, held: Held, first: int) -> Iterator[RecordRow]:
@@ -174,7 +168,7 @@ def _control(batch: BatchRow, key: bytes | None) -> str | None:
 
 
 class _Located(NamedTuple):
-    """A record's batch, and its place in it."""
+    """A batch, or bytes among which there is none; begin: the number of its first record."""
 
     window: Window
     held: Held
@@ -182,22 +176,23 @@ class _Located(NamedTuple):
     begin: int
 
 
-def _locate(reader: SegmentReader, number: int) -> _Located | None:
-    if not 0 <= number < reader.records:
-        return None
+def _places(reader: SegmentReader, first: int) -> Iterator[_Located]:
+    """Yield the batches from the one with record `first` on."""
     raw = reader.raw
-    window = raw.all[max(0, raw.number_at(lambda each: each.first_record, number))]
-    held = reader.held(window)
-    if held.rows is None:
-        return _Located(window, held, 0, window.first_record)
-    ends = counts(held)
-    i = int(np.searchsorted(ends, number - window.first_record, "right"))
-    return None if i >= window.rows else _Located(window, held, i, window.first_record + (int(ends[i - 1]) if i else 0))
+    for window in raw.from_number(raw.number_at(lambda each: each.first_record, first)):
+        held = reader.held(window)
+        if held.rows is None:
+            yield _Located(window, held, 0, window.first_record)
+            continue
+        ends = counts(held)
+        start = int(np.searchsorted(ends, first - window.first_record, "right"))
+        for i in range(start, window.rows):
+            yield _Located(window, held, i, window.first_record + (int(ends[i - 1]) if i else 0))
 
 
 def detail(reader: SegmentReader, number: int) -> RecordDetail | None:
     """Return a record whole: `SegmentReader.record`."""
-    found = _locate(reader, number)
+    found = next(_places(reader, number), None) if 0 <= number < reader.records else None
     if found is None:
         return None
     batch = row_of(reader, found.window, found.held, found.i)

@@ -51,8 +51,9 @@ class ShowsRun(Widget, Generic[R]):
             self._looks.pause()
 
     def problem(self, run: R) -> str | None:
-        """Return what is wrong."""
-        return run.problem
+        """Return what is wrong, also what could not be read, if the run says so."""
+        known = run.latest
+        return run.problem or left_out(getattr(known, "unreadable", 0), getattr(known, "problem", None))
 
     def look_at(self, run: R | None) -> None:
         """Show another run."""

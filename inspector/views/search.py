@@ -21,7 +21,7 @@ from ..tables import Mark
 from ..widgets.item_table import ItemTable
 from ..widgets.lazy_table import LazyTable
 from ..widgets.search_prompt import STARTS_NAMED
-from .run_view import ShowsRun, left_out
+from .run_view import ShowsRun
 from .view import View
 
 MATCH_COLUMN = 3
@@ -63,9 +63,6 @@ class SearchView(ShowsRun[SearchRun], View):
         table.show_items(() if run is None else run.matches)
         self._go_to_wanted()
         self.query_one(".reached", Static).update("" if run is None else reached(run))
-
-    def problem(self, run: SearchRun) -> str | None:
-        return run.problem or (None if run.reached is None else left_out(run.reached.unreadable, run.reached.problem))
 
     def headings(self) -> list[str]:
         return [] if self.run is None else [found(self.run)]

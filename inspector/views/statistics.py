@@ -20,7 +20,7 @@ from ..jobs.runs import StatisticsRun
 from ..keys import bindings
 from ..tables import Column, Row, in_memory
 from ..widgets.lazy_table import LazyTable
-from .run_view import ShowsRun, left_out
+from .run_view import ShowsRun
 from .view import View
 
 NARROWEST = 20
@@ -64,10 +64,6 @@ class StatisticsView(ShowsRun[StatisticsRun], View):
         # The lines stay where they are while their numbers grow.
         cursor = self.table.cursor
         self.table.show(in_memory(Row((line,)) for line in self._lines), len(self._lines), cursor=cursor)
-
-    def problem(self, run: StatisticsRun) -> str | None:
-        known = run.statistics
-        return run.problem or (None if known is None else left_out(known.unreadable, known.problem))
 
     def headings(self) -> list[str]:
         run = self.run

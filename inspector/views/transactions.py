@@ -98,10 +98,6 @@ class TransactionsView(ShowsRun[TransactionsRun], View):
         newest = f"of ended ones the newest {listed:,}" if listed < ended else ""
         return [f"{counts}  committed {state.committed:,}", stable, newest]
 
-    def problem(self, run: TransactionsRun) -> str | None:
-        """Return what is wrong, also what could not be read."""
-        return run.problem or (None if run.transactions is None else run.transactions.problem)
-
     def _show_command(self) -> None:
         row = self.table.current
         about = "" if row is None else about_transaction(row, self.session.times)

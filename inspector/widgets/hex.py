@@ -10,7 +10,7 @@ Bytes are asked for in a worker's thread, a few kilobytes at a time and only whe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, TypeAlias
 
@@ -154,20 +154,19 @@ class HexLines(PagedView[Window]):
         symbol = "!" if any(each.symbol == "!" for each in inside) else " "
         data = window.data[start % CHUNK : start % CHUNK + self.per_row]
         gutter = Segment(f"{here}{symbol}{position}", self.get_component_rich_style("hex-lines--position"))
-        return Strip([gutter, *self._bytes(start, data, inside)])
+        # A terminal is told a style once for all that has it.
+        return Strip([gutter, *self._bytes(start, data, inside)]).simplify()
 
-    def _bytes(self, start: int, data: bytes, inside: Sequence[Stretch]) -> list[Segment]:
+    def _bytes(self, start: int, data: bytes, inside: Sequence[Stretch]) -> Iterator[Segment]:
         styles = [self._style(position, inside) for position in range(start, start + len(data))]
         begins = {each.start for each in inside}
-        pairs: list[tuple[str, Style]] = []
         for i, byte in enumerate(data):
-            pairs.append((self._before(start + i, i, begins), self._between(start + i, styles, i)))
-            pairs.append((f"{byte:02x}", styles[i]))
+            yield Segment(self._before(start + i, i, begins), self._between(start + i, styles, i))
+            yield Segment(f"{byte:02x}", styles[i])
         last = self._behind(start + len(data), len(data) > 0)
         blank = "".join(f"{_gap(i)}   " for i in range(len(data), self.per_row))
-        pairs.append((f"{last}{blank}{'':{GAP}}", self.rich_style))
-        pairs += zip(ascii_text(data), styles, strict=True)
-        return _merged(pairs)
+        yield Segment(f"{last}{blank}{'':{GAP}}", self.rich_style)
+        yield from map(Segment, ascii_text(data), styles)
 
     def _before(self, position: int, column: int, begins: set[int]) -> str:
         """Return what stands before a byte."""
@@ -241,14 +240,3 @@ class HexLines(PagedView[Window]):
 def _gap(column: int) -> str:
     """Return the blank that separates the halves of a row."""
     return " " if column == WIDE // 2 else ""
-
-
-def _merged(pairs: Sequence[tuple[str, Style]]) -> list[Segment]:
-    """Merge neighbours of the same style: a terminal is told a style once for all that has it."""
-    found: list[tuple[list[str], Style]] = []
-    for text, style in pairs:
-        if found and found[-1][1] == style:
-            found[-1][0].append(text)
-        else:
-            found.append(([text], style))
-    return [Segment("".join(texts), style) for texts, style in found]

@@ -11,7 +11,6 @@ until they come, an ellipsis stands for them. No cell is ever taken for markup.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
@@ -151,21 +150,17 @@ class LazyTable(PagedView[Sequence[Row]]):
         if self.titles and y == 0:
             return Strip([*strip.crop(0, width - 1), Segment(">", self.get_component_rich_style("lazy-table--titles"))])
         line = self._line(self.scroll_offset.y + y - self.titles)
-        begin, end = self._column_around(edge)
+        begin, end = next((each for each in self._edges() if each[0] < edge < each[1]), (edge, edge))
         # Of what is not seen at all, the titles tell.
         if not (line.crop(begin, edge).text.strip() and line.crop(edge, end).text.strip()):
             return strip
         (last,) = strip.crop(width - 1, width)
         return Strip([*strip.crop(0, width - 1), Segment("…", last.style)])
 
-    def _column_around(self, x: int) -> tuple[int, int]:
-        """Return where the column begins and ends that goes beyond so many cells from the left; (x, x) if none does."""
-        end = GUTTER - 2
-        for width in self.widths:
-            begin, end = end + 2, end + 2 + width
-            if begin < x < end:
-                return begin, end
-        return x, x
+    def _edges(self) -> list[tuple[int, int]]:
+        """Return where each column begins and ends, cells from the left of all."""
+        ends = accumulate((width + 2 for width in self.widths), initial=GUTTER - 2)
+        return [(end + 2, end + 2 + width) for end, width in zip(ends, self.widths, strict=False)]
 
     def _titles(self) -> Strip:
         plain = self.get_component_rich_style("lazy-table--titles")
@@ -233,8 +228,8 @@ class LazyTable(PagedView[Sequence[Row]]):
     def action_move_column(self, step: int) -> None:
         """Go to another column, and scroll so that it is seen."""
         self.column = max(0, min(self.column + step, len(self.columns) - 1))
-        left = sum(self.widths[: self.column]) + 2 * self.column + (GUTTER if self.column else 0)
-        right = left + self.widths[self.column] + (0 if self.column else GUTTER)
+        begin, right = self._edges()[self.column]
+        left = begin if self.column else 0
         seen = self.scrollable_content_region.width
         x = self.scroll_offset.x
         if left < x or right - left > seen:
@@ -282,8 +277,8 @@ class LazyTable(PagedView[Sequence[Row]]):
     def on_mouse_down(self, event: events.MouseDown) -> None:
         if not self.titles or event.y != 0:
             return
-        ends = accumulate((width + 2 for width in self.widths), initial=GUTTER)
-        self.column = min(bisect_right(list(ends)[1:], self.scroll_offset.x + int(event.x)), len(self.widths) - 1)
+        x = self.scroll_offset.x + int(event.x)
+        self.column = next((i for i, (_, end) in enumerate(self._edges()) if x < end + 2), len(self.widths) - 1)
         if self.sortable:
             self.action_sort()
         self.refresh()
