@@ -132,8 +132,9 @@ class Browsing:
         while not segment.is_walked and (progress := await self.ask(segment.index_more)) != before:
             before = progress
 
-    async def is_reached(self) -> bool:
-        """Return whether the headers at `place` have been read."""
+    @property
+    def is_reached(self) -> bool:
+        """Whether the headers at `place` have been read."""
         if self.place is None or self.progress is None or self.place.base_offset != self.base_offset:
             return False
         return self._walked > self.place.position or self._is_walked

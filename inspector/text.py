@@ -144,12 +144,7 @@ def printable(data: bytes | str | None, limit: int | None = None) -> str:
 
 
 def _escaped(character: str) -> str:
-    if character.isprintable():
-        return character
-    short = _SHORT_ESCAPES.get(character)
-    if short is not None:
-        return short
-    return _code(character)
+    return character if character.isprintable() else _SHORT_ESCAPES.get(character) or _code(character)
 
 
 def _code(character: str) -> str:
@@ -198,7 +193,7 @@ def label(data: bytes | None, view: View) -> str:
         return "JSON, pretty; raw: v" if _as_json(data) is not None else _why_not_json(data)
     if shown_as == "utf8":
         return _of_text(data)
-    return {"hex": "hex", "base64": "base64"}[shown_as]
+    return shown_as
 
 
 def _of_text(data: bytes) -> str:

@@ -152,7 +152,7 @@ class Following:
 
     async def _show_indexed(self, browsing: Browsing) -> None:
         views = self._screen.views
-        if browsing.is_waiting and await browsing.is_reached():
+        if browsing.is_waiting and browsing.is_reached:
             browsing.is_waiting = False
             await views.appear()
         else:

@@ -167,7 +167,7 @@ class Going:
             # So that in a short segment the next key finds all rows.
             await browsing.read_more()
         browsing.place = place
-        browsing.is_waiting = not await browsing.is_reached()
+        browsing.is_waiting = not browsing.is_reached
         if browsing.search is not None:
             browsing.search.on_the_way = False
         # Of a long segment all headers before it are read first: what is waited for is told meanwhile.

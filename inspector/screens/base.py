@@ -99,7 +99,7 @@ class InspectorScreen(Screen[None]):
             submitted(answer)
 
         self._prompt = prompt(ended)
-        self._opens = self.mount(self._prompt, before=self._keys_line())
+        self._opens = self.mount(self._prompt, before=self.query_one(KeysLine))
 
     def give_keys(self, widget: Widget) -> None:
         """Give the keys to a widget; while somebody types in a line, as soon as that is done."""
@@ -107,6 +107,3 @@ class InspectorScreen(Screen[None]):
             self.set_focus(widget)
         else:
             self._behind_prompt = widget
-
-    def _keys_line(self) -> Widget:
-        return self.query_one(KeysLine)

@@ -8,7 +8,7 @@ from textual.app import ComposeResult
 
 from .. import messages, text
 from ..session import Session
-from ..views.verify import VerifyPanel, target_of
+from ..views.verify import VerifyPanel
 from ..widgets.lines import TopLine
 from .base import InspectorScreen
 
@@ -44,8 +44,5 @@ class VerifyScreen(InspectorScreen):
         if path not in place.parents:
             self.notify("this is of no partition", timeout=2)
             return
-        name = place.relative_to(path).parts[0]
-        base = int(place.stem) if place.stem.isdecimal() else None
-        target = target_of(message.finding, base)
-        jump = None if target is None else messages.Jump(target, "hex")
-        self.post_message(messages.OpenPartition(name, jump))
+        jump = None if message.target is None else messages.Jump(message.target, "hex")
+        self.post_message(messages.OpenPartition(place.relative_to(path).parts[0], jump))

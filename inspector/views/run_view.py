@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
 from rich.text import Text
@@ -52,8 +53,16 @@ class ShowsRun(Widget, Generic[R]):
 
     def problem(self, run: R) -> str | None:
         """Return what is wrong, also what could not be read, if the run says so."""
-        known = run.latest
-        return run.problem or left_out(getattr(known, "unreadable", 0), getattr(known, "problem", None))
+        unreadable, problem = getattr(run.latest, "unreadable", 0), getattr(run.latest, "problem", None)
+        return run.problem or (f"the first of {unreadable:,} left out: {problem}" if unreadable > 1 else problem)
+
+    def look_at_last(self, kind: type[R], path: Path) -> None:
+        """Show the last run of a kind at a path; if there is none, begin it."""
+        run = self.runs.of(kind, path)
+        if run is None:
+            self.action_run()
+        else:
+            self.look_at(run)
 
     def look_at(self, run: R | None) -> None:
         """Show another run."""
@@ -89,11 +98,6 @@ class ShowsRun(Widget, Generic[R]):
     @abstractmethod
     def action_run(self) -> None:
         """Run once more, from the start."""
-
-
-def left_out(unreadable: int, problem: str | None) -> str | None:
-    """Return what could not be read: the first of 12 left out: 0....log: position 4096: the checksum does not hold."""
-    return f"the first of {unreadable:,} left out: {problem}" if unreadable > 1 else problem
 
 
 def _progress(run: Run[Any]) -> list[str]:

@@ -49,11 +49,7 @@ class StatisticsView(ShowsRun[StatisticsRun], View):
         return self.browsing.reader.path if self._whole or row is None else row.path
 
     async def appear(self) -> None:
-        run = self.runs.of(StatisticsRun, self._path)
-        if run is None:
-            self.action_run()
-        else:
-            self.look_at(run)
+        self.look_at_last(StatisticsRun, self._path)
 
     def show_run(self) -> None:
         run = self.run

@@ -50,11 +50,7 @@ class TransactionsView(ShowsRun[TransactionsRun], View):
         yield Static(classes="command")
 
     async def appear(self) -> None:
-        run = self.runs.of(TransactionsRun, self.browsing.reader.path)
-        if run is None:
-            self.action_run()
-        else:
-            self.look_at(run)
+        self.look_at_last(TransactionsRun, self.browsing.reader.path)
 
     def on_mount(self) -> None:
         self.set_interval(LOOKS_AGAIN_SECONDS, self._read_anew)

@@ -18,6 +18,7 @@ from textual.message import Message
 from textual.widgets import Static
 
 from kafkalog.fsck import Finding, Severity
+from kafkalog.storage.file_names import segment_base_offset
 
 from .. import columns, messages, text
 from ..browsing import Browsing
@@ -42,9 +43,10 @@ class VerifyPanel(ShowsRun[VerifyRun]):
 
     @dataclass
     class Chosen(Message):
-        """Enter, at a finding."""
+        """Enter, at a finding. target: its place; None: it has none."""
 
         finding: Finding
+        target: Target | None
 
     def __init__(self, session: Session, path: Path, *, wide: bool = False) -> None:
         super().__init__()
@@ -112,7 +114,7 @@ class VerifyPanel(ShowsRun[VerifyRun]):
 
     def on_paged_view_chosen(self) -> None:
         if (chosen := self.table.current) is not None:
-            self.post_message(self.Chosen(chosen))
+            self.post_message(self.Chosen(chosen, target_of(chosen, self._path)))
 
     def copied(self) -> str:
         """Return the marked findings, or the one under the cursor, as `kafkalog verify` prints them."""
@@ -139,19 +141,17 @@ class VerifyView(View):
         return self._panel.copied()
 
     def on_verify_panel_chosen(self, message: VerifyPanel.Chosen) -> None:
-        target = target_of(message.finding, self._base_offset(message.finding))
-        if target is None:
+        if message.target is None:
             self.notify("this is of no byte in particular", timeout=2)
         else:
-            self.post_message(messages.Jump(target, "hex"))
-
-    def _base_offset(self, finding: Finding) -> int | None:
-        name = Path(finding.path).name
-        return next((row.base_offset for row in self.browsing.state.segments if row.path.name == name), None)
+            self.post_message(messages.Jump(message.target, "hex"))
 
 
-def target_of(finding: Finding, base_offset: int | None) -> Target | None:
-    """Return the first byte of a finding, or else its first offset."""
-    if finding.position is not None and base_offset is not None:
+def target_of(finding: Finding, checked: Path) -> Target | None:
+    """Return the first byte of a finding in a segment, or else its first offset. checked: what was checked."""
+    path = Path(finding.path)
+    base_offset = segment_base_offset(path.name)
+    # A file by itself may have any name.
+    if finding.position is not None and (base_offset is not None or path == checked):
         return Byte(finding.position, base_offset)
     return None if finding.first_offset is None else Offset(finding.first_offset)
