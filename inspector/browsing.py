@@ -127,7 +127,7 @@ class Browsing:
 
     async def read_through(self, base_offset: int) -> None:
         """Read all headers of a segment that is not selected."""
-        segment = await self.ask(self.reader.segment_in_passing, base_offset)
+        segment = await self.ask(self.reader.segment, base_offset, "count")
         before = None
         while not segment.is_walked and (progress := await self.ask(segment.index_more)) != before:
             before = progress

@@ -77,7 +77,7 @@ class Hunt:
     # In the partition's thread.
 
     def _opened(self, base_offset: int) -> SegmentReader:
-        segment = self._browsing.reader.segment_in_passing(base_offset, "hunt")
+        segment = self._browsing.reader.segment(base_offset, "hunt")
         self.unread += segment.problem is not None
         return segment
 
