@@ -24,7 +24,7 @@ from unittest import mock
 import kafkalog
 from kafkalog import Record
 from kafkalog.inspector import messages, text
-from kafkalog.inspector.app import InspectorApp, Start
+from kafkalog.inspector.app import InspectorApp
 from kafkalog.inspector.columns import Times
 from kafkalog.inspector.config import Settings
 from kafkalog.inspector.keys import ACTIONS, SCOPES, shown
@@ -219,7 +219,7 @@ def directory() -> Iterator[Path]:
 
 
 async def _play(data: Path, scene: Scene) -> tuple[str, str]:
-    app = InspectorApp(Model(data), Settings(), Start(times=Times("utc", lambda: NOW)))
+    app = InspectorApp(Model(data), Settings(), Times("utc", lambda: NOW))
     async with app.run_test(size=SIZE) as pilot:
         stage = Stage(app, pilot)
         await stage.press(sees=f"{GROWING} +[0-9]" if scene.partition == GROWING else f"{DAMAGED} +88")

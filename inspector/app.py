@@ -14,7 +14,6 @@ import os
 import time
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -24,6 +23,7 @@ from textual import events
 from textual.app import App, SystemCommand
 from textual.binding import BindingType
 from textual.screen import Screen
+from textual.worker import WorkType
 
 from . import messages, text
 from .columns import Times
@@ -36,9 +36,6 @@ from .view_table import VIEWS
 from .widgets.lazy_table import LazyTable
 
 if TYPE_CHECKING:
-    from textual.worker import WorkType
-
-    from .messages import Jump
     from .model.model import Model
 
 SETTLED_SECONDS = 2.0
@@ -67,14 +64,6 @@ class Warnings(logging.Handler):
             self._app.call_later(self._app.notify, message, severity="warning", markup=False)
 
 
-@dataclass(frozen=True, slots=True)
-class Start:
-    """How to begin. first_view: of a partition. times: None = as the settings say."""
-
-    first_view: str = "segments"
-    times: Times | None = None
-
-
 class InspectorApp(App[None]):
     """The application. It has a list of partitions if the model is of a data directory."""
 
@@ -83,17 +72,15 @@ class InspectorApp(App[None]):
     BINDINGS: ClassVar[list[BindingType]] = bindings("app")
     # Seconds; what they cover is what one looks at.
     NOTIFICATION_TIMEOUT = 3
-    COMMAND_PALETTE_BINDING = "ctrl+p"
-    ENABLE_COMMAND_PALETTE = True
     # Where there is room, panels stand beside tables; where there is little, they go.
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (110, "-wide")]  # noqa: RUF012 - as Textual declares it
     VERTICAL_BREAKPOINTS = [(0, "-short"), (16, "-tall")]  # noqa: RUF012
 
-    def __init__(self, model: Model, settings: Settings, start: Start | None = None) -> None:
+    def __init__(self, model: Model, settings: Settings, times: Times | None = None) -> None:
+        """Prepare the application. times: None = as the settings say."""
         # Without colours, those of the terminal are left as they are.
         super().__init__(ansi_color=True if "NO_COLOR" in os.environ else None)
-        self.begin = start or Start()
-        self.session = Session(model, settings, self.begin.times)
+        self.session = Session(model, settings, times)
         # When `q` was pressed last at the top level.
         self._leave_asked = -math.inf
         self._warnings = Warnings(self)
@@ -108,10 +95,10 @@ class InspectorApp(App[None]):
             return TopicsScreen(self.session)
         return self._partition_screen(None)
 
-    def _partition_screen(self, name: str | None, jump: Jump | None = None) -> Screen[None]:
+    def _partition_screen(self, name: str | None, jump: messages.Jump | None = None) -> Screen[None]:
         from .screens.partition import PartitionScreen
 
-        return PartitionScreen(self.session, name, self.begin.first_view, jump)
+        return PartitionScreen(self.session, name, jump)
 
     def on_mount(self) -> None:
         pass_keys: WorkType[None] = self._pass_keys
@@ -144,11 +131,6 @@ class InspectorApp(App[None]):
 
     def on_open_partition(self, message: messages.OpenPartition) -> None:
         self.push_screen(self._partition_screen(message.name, message.jump))
-
-    def on_verify_all(self) -> None:
-        from .screens.verify_all import VerifyScreen
-
-        self.push_screen(VerifyScreen(self.session))
 
     def on_close_partition(self) -> None:
         if len(self.screen_stack) > 1:
@@ -231,12 +213,6 @@ class InspectorApp(App[None]):
             self.screen.action_back()
         else:
             self.simulate_key("escape")
-
-    async def action_quit(self) -> None:
-        self.exit()
-
-    def action_palette(self) -> None:
-        self.action_command_palette()
 
     def action_command_palette(self) -> None:
         """Open Textual's list of commands, which ends in an error where it has no line to itself."""

@@ -94,21 +94,21 @@ class Browsing:
         """Whether all rows of the selected segment are read; True if none is selected."""
         return self.segment is None or self._is_walked
 
-    def neighbour(self, step: int) -> int | None:
-        """Return the base offset of the segment `step` places after the selected one; None if there is none.
+    def neighbour(self, base_offset: int | None, forwards: bool) -> int | None:
+        """Return the base offset of the segment after (or before) another, the first (or last) of all after None.
 
-        If the selected segment was deleted, return that of the last one.
+        None if there is none. The other may have been deleted.
         """
         bases = [row.base_offset for row in self.state.segments]
-        if self.base_offset not in bases:
-            return bases[-1] if bases else None
-        i = bases.index(self.base_offset) + step
-        return bases[i] if 0 <= i < len(bases) else None
+        here = base_offset
+        beyond = [base for base in bases if here is None or (base > here if forwards else base < here)]
+        return None if not beyond else beyond[0 if forwards else -1]
 
     async def select(self, base_offset: int) -> None:
         """Select a segment, and forget the progress of the one before."""
         # The caller may be cancelled while it waits, so all fields are assigned after that.
-        segment, counts = await self.ask(_counted, self.reader, base_offset)
+        segment = await self.ask(self.reader.segment, base_offset)
+        counts = await self.ask(_counts, segment)
         self.segment, self.base_offset = segment, base_offset
         self.batches, self.records, self._walked, self._is_walked = counts
         self.progress = None
@@ -127,13 +127,14 @@ class Browsing:
 
     async def read_through(self, base_offset: int) -> None:
         """Read all headers of a segment that is not selected."""
-        segment = await self.ask(self.reader.segment_in_passing, base_offset)
+        segment = await self.ask(self.reader.segment, base_offset, "count")
         before = None
         while not segment.is_walked and (progress := await self.ask(segment.index_more)) != before:
             before = progress
 
-    async def is_reached(self) -> bool:
-        """Return whether the headers at `place` have been read."""
+    @property
+    def is_reached(self) -> bool:
+        """Whether the headers at `place` have been read."""
         if self.place is None or self.progress is None or self.place.base_offset != self.base_offset:
             return False
         return self._walked > self.place.position or self._is_walked
@@ -151,11 +152,6 @@ class Browsing:
         if self.place.offset is None:
             return await self.ask(_first_record, self.segment, self.place)
         return await self.ask(self.segment.record_at, self.place.offset)
-
-
-def _counted(reader: PartitionReader, base_offset: int) -> tuple[SegmentReader, tuple[int, int, int, bool]]:
-    segment = reader.segment(base_offset)
-    return segment, _counts(segment)
 
 
 def _counts(segment: SegmentReader) -> tuple[int, int, int, bool]:

@@ -41,22 +41,12 @@ def has_blocks() -> bool:
 
 def report(state: Totals, times: Times, width: int, *, blocks: bool = False) -> list[str]:
     """Return all statistics as lines, side by side where there is room."""
-    if width < WIDE:
-        return [
-            *_over_time(state, times, width, blocks),
-            "",
-            *_sizes(state, width, blocks),
-            "",
-            *_use(state, width, blocks),
-        ]
-    half = (width - 2) // 2
+    half = width if width < WIDE else (width - 2) // 2
     left = [*_over_time(state, times, half, blocks), "", *_sizes(state, half, blocks)]
-    right = _use(state, half, blocks)
+    right = [*_codecs(state), "", *_nulls(state), "", *_keys(state, half, blocks)]
+    if width < WIDE:
+        return [*left, "", *right]
     return [f"{fitted(one, half)}  {another}".rstrip() for one, another in zip_longest(left, right, fillvalue="")]
-
-
-def _use(state: Totals, width: int, blocks: bool) -> list[str]:
-    return [*_codecs(state), "", *_nulls(state), "", *_keys(state, width, blocks)]
 
 
 def _over_time(state: Totals, times: Times, width: int, blocks: bool) -> list[str]:

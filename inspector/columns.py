@@ -144,18 +144,10 @@ def records(times: Times, formats: Formats) -> list[Shown[RecordRow]]:
         Shown("OFFSET", 10, lambda row: str(row.offset), lambda row: row.offset, right=True),
         Shown("TIME", 19, lambda row: times.short(row.timestamp), lambda row: row.timestamp),
         Shown("KEY", 10, lambda row: preview(row, formats, "key"), lambda row: _start(row.key), share=1),
-        Shown(
-            "VALUE",
-            20,
-            lambda row: row.control or preview(row, formats, "value"),
-            lambda row: _start(row.value),
-            share=3,
-        ),
+        Shown("VALUE", 20, lambda row: preview(row, formats, "value"), lambda row: _start(row.value), share=3),
         _number("SIZE", 9, lambda row: row.size, text.size, aside=True),
         Shown("GAP", 5, gap, lambda row: row.gap_before, right=True, aside=True),
-        Shown(
-            "HDRS", 4, lambda row: str(row.headers_count or ""), lambda row: row.headers_count, right=True, aside=True
-        ),
+        _number("HDRS", 4, lambda row: row.headers_count, lambda count: str(count or ""), aside=True),
         _number("BATCH", 8, lambda row: row.batch, aside=True),
     ]
 
@@ -210,7 +202,9 @@ def known(value: int | None) -> str:
 
 
 def preview(row: RecordRow | RecordDetail, formats: Formats, part: Part) -> str:
-    """Return the key or the value of a record as one line, decoded if its format is known."""
+    """Return the key or the value of a record as one line, decoded if its format is known; of a marker its type."""
+    if part == "value" and row.control is not None:
+        return row.control
     data = row.key if part == "key" else row.value
     if data is None:
         return "" if row.problem is not None else text.NULL
@@ -256,12 +250,7 @@ def findings(path: Path, *, wide: bool = False) -> list[Shown[Finding]]:
         wide: Whether the names of files include a directory.
     """
     return [
-        Shown(
-            "SEVERITY",
-            8,
-            lambda finding: str(finding.severity),
-            lambda finding: list(SEVERITIES).index(finding.severity),
-        ),
+        Shown("SEVERITY", 8, lambda finding: str(finding.severity), _rank),
         Shown("CODE", 16, lambda finding: finding.code),
         Shown(
             "FILE", 20 if wide else 24, lambda finding: relative(finding.path, path),
@@ -271,6 +260,10 @@ def findings(path: Path, *, wide: bool = False) -> list[Shown[Finding]]:
         _number("OFFSET", 10, lambda finding: finding.first_offset, aside=True),
         Shown("TEXT", 24, lambda finding: text.printable(finding.message), share=2),
     ]  # fmt: skip
+
+
+def _rank(finding: Finding) -> int:
+    return list(SEVERITIES).index(finding.severity)
 
 
 def look_of_finding(finding: Finding) -> tuple[str, str]:
@@ -285,13 +278,7 @@ def transactions(times: Times) -> list[Shown[TransactionRow]]:
         Shown("PRODUCER", 9, lambda row: str(row.producer_id), lambda row: row.producer_id, right=True),
         _number("EPOCH", 5, lambda row: row.producer_epoch, known),
         _number("FIRST", 12, lambda row: row.first_offset),
-        Shown(
-            "DURATION",
-            8,
-            lambda row: text.duration(duration_of(row, times)),
-            lambda row: duration_of(row, times),
-            right=True,
-        ),
+        _number("DURATION", 8, lambda row: duration_of(row, times), text.duration),
         _number("RECORDS", 9, lambda row: row.records),
         _number("BYTES", 9, lambda row: row.size_in_bytes, text.size),
         Shown("BEGAN", 19, lambda row: times.short(row.start_timestamp), lambda row: row.start_timestamp),

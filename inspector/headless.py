@@ -16,7 +16,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -39,6 +39,7 @@ from .model.segment import SegmentReader
 from .model.types import CellKind, PartitionState, RecordDetail, SegmentRow
 from .tables import Shown
 
+T = TypeVar("T")
 TEXT_WIDTH = 100
 MAP_CELLS = 80
 # The number of bytes of a field that are given: in JSON, and in text.
@@ -53,14 +54,6 @@ class NeedsMoreError(ValueError):
 
 class NeedsPartitionError(NeedsMoreError):
     """The screen needs a partition."""
-
-
-@dataclass(frozen=True)
-class TopKey:
-    """A frequent key, and a lower bound for the number of its records."""
-
-    key: bytes
-    records: int
 
 
 @dataclass(frozen=True)
@@ -162,8 +155,7 @@ def segment_map(asked: Asked) -> Listing:
         Shown("FIRST BATCH", 11, lambda cell: text.number(cell.first_row), right=True),
         Shown("LAST BATCH", 11, lambda cell: text.number(cell.last_row), right=True),
     ]
-    through = _Through(asked, damage=True)
-    return Listing((row for segment in through for row in _cells(segment)), shown, after=through.problem)
+    return _of_segments(asked, _cells, shown, damage=True)
 
 
 def _cells(segment: SegmentReader) -> Iterator[CellRow]:
@@ -179,11 +171,9 @@ def record(asked: Asked) -> Listing:
         Shown("OFFSET", 12, lambda row: str(row.offset), right=True),
         Shown("TIME", 24, lambda row: asked.times.full(row.timestamp)),
         Shown("KEY", 20, lambda row: columns.preview(row, formats, "key")),
-        Shown("VALUE", 40, lambda row: row.control or columns.preview(row, formats, "value")),
+        Shown("VALUE", 40, lambda row: columns.preview(row, formats, "value")),
     ]
-    through = _Through(asked)
-    rows = (row for segment in through for row in _records(segment))
-    return Listing(rows, shown, after=through.problem, document=lambda row: _record(row, formats))
+    return dataclasses.replace(_of_segments(asked, _records, shown), document=lambda row: _record(row, formats))
 
 
 def _records(segment: SegmentReader) -> Iterator[RecordDetail]:
@@ -203,8 +193,7 @@ def hexadecimal(asked: Asked) -> Listing:
         Shown("VALUE", 40, lambda row: text.printable(row.value)),
         Shown("OF", 20, lambda row: " > ".join(row.of)),
     ]
-    through = _Through(asked)
-    return Listing((row for segment in through for row in _fields(segment)), shown, after=through.problem)
+    return _of_segments(asked, _fields, shown)
 
 
 def _fields(segment: SegmentReader) -> Iterator[FieldRow]:
@@ -230,14 +219,8 @@ def transactions(asked: Asked) -> Listing:
         pass
     scan.close()
     state = scan.state()
-    facts = {
-        "open": state.open,
-        "hanging": state.hanging,
-        "aborted": state.aborted,
-        "committed": state.committed,
-        "last_stable_offset": state.last_stable_offset,
-        "problem": state.problem,
-    }
+    names = ("open", "hanging", "aborted", "committed", "last_stable_offset", "problem")
+    facts = {name: getattr(state, name) for name in names}
     command: Shown[TransactionRow] = Shown("COMMAND TO ABORT", 20, lambda row: text.printable(row.abort_command or ""))
     shown = [*columns.transactions(asked.times), command]
     return Listing(state.rows, shown, facts)
@@ -274,11 +257,11 @@ def statistics(asked: Asked) -> Listing:
     for name in ("top_keys", "progress"):
         facts.pop(name)
     shown: list[Shown[Any]] = [
-        Shown("KEY", 20, lambda row: text.printable(row.key)),
-        Shown("RECORDS", 12, lambda row: text.number(row.records), right=True),
+        Shown("KEY", 20, lambda row: text.printable(row[0])),
+        Shown("RECORDS", 12, lambda row: text.number(row[1]), right=True),
     ]
-    rows = [TopKey(key, count) for key, count in state.top_keys]
-    return Listing(rows, shown, facts, lines=charts.report(state, asked.times, TEXT_WIDTH))
+    lines = charts.report(state, asked.times, TEXT_WIDTH)
+    return Listing(state.top_keys, shown, facts, lines=lines, document=_top_key)
 
 
 SCREENS: dict[str, Callable[[Asked], Listing]] = {
@@ -344,42 +327,28 @@ def show(
     try:
         is_of_all = model.kind == "data_dir" and screen in OF_ALL
         models = (Model(row.path) for row in model.names()) if is_of_all else iter((model,))
-        code, rows = SOUND, 0
+        code, printed = SOUND, 0
+
+        def counted(rows: Iterable[Any]) -> Iterator[Any]:
+            """Yield the rows up to the limit, which is for all partitions together."""
+            nonlocal printed
+            for row in islice(rows, None if limit is None else limit - printed):
+                printed += 1
+                yield row
+
         for each in models:
             with closing(each):
                 if is_of_all and form == "text":
                     write_text(f"{text.printable(each.path.name)}:\n")
-                counted = _Counted(limit if limit is None else limit - rows)
                 listing = SCREENS[screen](Asked(each, Times(zone), find, schemas))
-                is_sound = _print(dataclasses.replace(listing, rows=counted.of(listing.rows)), screen, form, each.path)
-                code, rows = code if is_sound else FINDINGS, rows + counted.rows
-        return FINDINGS if screen == "search" and not rows else code
+                listing = dataclasses.replace(listing, rows=counted(listing.rows))
+                forms = {"json": _json(listing, screen, each.path), "jsonl": _json_lines(listing)}
+                for line, is_sound in forms.get(form, _text(listing)):
+                    code = code if is_sound else FINDINGS
+                    write_text(line)
+        return FINDINGS if screen == "search" and not printed else code
     finally:
         model.close()
-
-
-class _Counted:
-    """Counts the rows of a listing, and ends it at a limit."""
-
-    def __init__(self, limit: int | None) -> None:
-        self.rows = 0
-        self._limit = limit
-
-    def of(self, rows: Iterable[Any]) -> Iterator[Any]:
-        """Yield the rows up to the limit."""
-        for row in islice(rows, self._limit):
-            self.rows += 1
-            yield row
-
-
-def _print(listing: Listing, screen: str, form: str, path: Path) -> bool:
-    """Print a listing, and return whether it reports no problem."""
-    forms = {"json": lambda: _json(listing, screen, path), "jsonl": lambda: _json_lines(listing)}
-    whole = True
-    for line, is_sound in forms.get(form, lambda: _text(listing))():
-        whole = whole and is_sound
-        write_text(line)
-    return whole
 
 
 def _partition(asked: Asked) -> PartitionReader:
@@ -388,36 +357,30 @@ def _partition(asked: Asked) -> PartitionReader:
     return asked.model.partition(None)
 
 
-class _Through:
-    """Iterates over the segments of a partition, and collects their problems."""
+def _of_segments(
+    asked: Asked, rows_of: Callable[[SegmentReader], Iterator[T]], shown: Sequence[Shown[T]], *, damage: bool = False
+) -> Listing:
+    """List the rows of all segments of a partition, and then their problems.
 
-    def __init__(self, asked: Asked, *, damage: bool = False) -> None:
-        """Open the partition.
+    Args:
+        asked: The arguments of the screen.
+        rows_of: Returns the rows of a segment.
+        shown: The columns of the text.
+        damage: Whether the first damage of each segment is a problem too, for rows that do not report it.
+    """
+    reader = _partition(asked)
+    problems: list[str | None] = []
 
-        Args:
-            asked: The arguments of the screen.
-            damage: Whether the first damage of each segment is a problem too, for rows that do not report it.
-        """
-        self._reader = _partition(asked)
-        self._damage = damage
-        self._problems: list[str] = []
-
-    def __iter__(self) -> Iterator[SegmentReader]:
-        state = self._reader.refresh()
+    def rows() -> Iterator[T]:
+        state = reader.refresh()
         if not state.segments:
-            self._note(state.problem)
+            problems.append(state.problem)
         for row in state.segments:
-            segment = _indexed(self._reader.segment(row.base_offset))
-            yield segment
-            self._note(segment.problem)
-            self._note(segment.first_damage() if self._damage else None)
+            segment = _indexed(reader.segment(row.base_offset))
+            yield from rows_of(segment)
+            problems.extend((segment.problem, segment.first_damage() if damage else None))
 
-    def _note(self, problem: str | None) -> None:
-        self._problems += [] if problem is None else [problem]
-
-    def problem(self) -> dict[str, Any]:
-        """Return the problems found; complete after all rows were read."""
-        return {"problem": "; ".join(self._problems) or None}
+    return Listing(rows(), shown, after=lambda: {"problem": "; ".join(filter(None, problems)) or None})
 
 
 def _indexed(segment: SegmentReader) -> SegmentReader:
@@ -549,6 +512,11 @@ def _record(row: RecordDetail, formats: Formats) -> dict[str, Any]:
         elif note := formats.note(row.key if part == "key" else row.value):
             document[f"{part}_note"] = note
     return document
+
+
+def _top_key(row: tuple[bytes, int]) -> dict[str, Any]:
+    """Return a frequent key, and a lower bound for the number of its records."""
+    return {**json_shapes.of_bytes("key", row[0]), "records": row[1]}
 
 
 def _match(match: Match) -> dict[str, Any]:

@@ -31,15 +31,11 @@ def json_marks(line: str) -> list[Mark]:
 
 def spans(pattern: re.Pattern[bytes], shown: str) -> Iterator[tuple[int, int]]:
     """Yield the matches in characters. Text is matched as UTF-8, as search does; escaped characters do not match."""
-    data = _encoded(shown)
+    data = shown.encode("utf-8", "surrogatepass")
     for match in pattern.finditer(data):
         start, end = match.span()
         if start < end:
             yield _characters(data[:start]), _characters(data[:end])
-
-
-def _encoded(shown: str) -> bytes:
-    return shown.encode("utf-8", "surrogatepass")
 
 
 def _characters(data: bytes) -> int:
@@ -61,6 +57,7 @@ class Lines:
     """Lines of a text as rows, long lines in several of them; what stands out is searched when a row is asked for.
 
     Attributes:
+        lines: The lines.
         first: The first row with a match; None: no row has one.
     """
 
@@ -75,7 +72,7 @@ class Lines:
             width: The largest width of a row, cells.
             is_json: Whether the lines are JSON.
         """
-        self._lines = lines
+        self.lines = lines
         self._pattern = pattern
         self._is_json = is_json
         self._rows = [(i, *span) for i, line in enumerate(lines) for span in wrapped(line, width)]
@@ -93,13 +90,13 @@ class Lines:
         return self._rows[row][0]
 
     def _first_with(self, pattern: re.Pattern[bytes]) -> int | None:
-        for i, line in enumerate(self._lines):
+        for i, line in enumerate(self.lines):
             for start, _ in spans(pattern, line):
                 return bisect_right(self._rows, (i, start, len(line))) - 1
         return None
 
     def _row(self, number: int, start: int, end: int) -> Row:
-        line = self._lines[number]
+        line = self.lines[number]
         begin = max(0, start - BEYOND)
         seen = line[begin : end + BEYOND]
         matches = [] if self._pattern is None else [Mark(0, *span) for span in spans(self._pattern, seen)]

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from textual.message import Message
+from textual.widget import Widget
 
-if TYPE_CHECKING:
-    from .model.types import Target
+from .model.types import Target
 
 
 @dataclass
@@ -72,25 +71,17 @@ class ClosePartition(Message):
     """Asks for the list of partitions."""
 
 
-class VerifyAll(Message):
-    """Asks for the check of all partitions."""
-
-
 @dataclass
 class Ask(Message):
     """Asks the user for a line.
 
     Attributes:
-        label: What stands before it.
+        prompt: Returns the widget to type in, which is given whom to call in the end.
         submitted: Called with the line; None: cancelled.
-        value: What is typed in it already.
-        replaced: Whether the first key takes the place of the value.
     """
 
-    label: str
+    prompt: Callable[[Callable[[str | None], None]], Widget]
     submitted: Callable[[str | None], None]
-    value: str = ""
-    replaced: bool = False
 
 
 @dataclass

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 T = TypeVar("T")
 
@@ -58,23 +58,19 @@ class Row:
     marks: tuple[Mark, ...] = ()
 
 
-class Source(Protocol):
-    """A source of rows."""
-
-    def rows(self, first: int, count: int) -> Sequence[Row]:
-        """Return at most `count` rows from `first` on. Called in the thread of the table's desk, if it has one."""
-        ...
+# Returns at most so many rows from a row on. Called in the thread of the table's desk, if it has one.
+ReadRows: TypeAlias = Callable[[int, int], Sequence[Row]]
 
 
-class Rows:
-    """A source of rows that are all there."""
+def in_memory(rows: Iterable[Row]) -> ReadRows:
+    """Return what reads rows that are all there."""
+    all_rows = list(rows)
+    return lambda first, count: all_rows[first : first + count]
 
-    def __init__(self, rows: Iterable[Row] = ()) -> None:
-        self.all = list(rows)
 
-    def rows(self, first: int, count: int) -> Sequence[Row]:
-        """Return at most `count` rows from `first` on."""
-        return self.all[first : first + count]
+def arranged(read: ReadRows, order: Sequence[int]) -> ReadRows:
+    """Return what reads some of the rows, in an order of their own: row i is row `order[i]`."""
+    return lambda first, count: [row for i in order[first : first + count] for row in read(i, 1)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,18 +115,6 @@ class ItemSource(Generic[T]):
         cells = tuple(each.cell(item) for each in self.shown)
         tone, symbol = self._look(item)
         return Row(cells, tone, symbol, () if self._marks is None else self._marks(item, cells))
-
-
-class Arranged(Source):
-    """Some rows of another source, in an order of their own: row i is its row `order[i]`."""
-
-    def __init__(self, source: Source, order: Sequence[int]) -> None:
-        self.source = source
-        self.order = order
-
-    def rows(self, first: int, count: int) -> Sequence[Row]:
-        """Return at most `count` rows from `first` on."""
-        return [row for i in self.order[first : first + count] for row in self.source.rows(i, 1)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,20 +90,14 @@ def time(timestamp: int | None, zone: Zone = "utc", now: int | None = None) -> s
     if zone == "relative":
         return relative(timestamp, now)
     seconds, milliseconds = divmod(timestamp, 1000)
-    moment = datetime.fromtimestamp(seconds, UTC)
+    moment = datetime.fromtimestamp(seconds, UTC).replace(microsecond=1000 * milliseconds)
     if zone == "local":
         try:
             moment = moment.astimezone()
         except (OverflowError, OSError, ValueError):
             return str(timestamp)
-    stamp = moment.strftime("%Y-%m-%dT%H:%M:%S").rjust(19, "0")
-    offset = "Z" if zone == "utc" else _offset(moment)
-    return f"{stamp}.{milliseconds:03d}{offset}"
-
-
-def _offset(moment: datetime) -> str:
-    text = moment.strftime("%z")
-    return f"{text[:3]}:{text[3:5]}"
+    stamp = moment.isoformat(timespec="milliseconds")
+    return stamp.replace("+00:00", "Z") if zone == "utc" else stamp
 
 
 def relative(timestamp: int, now: int | None = None) -> str:
@@ -150,12 +144,7 @@ def printable(data: bytes | str | None, limit: int | None = None) -> str:
 
 
 def _escaped(character: str) -> str:
-    if character.isprintable():
-        return character
-    short = _SHORT_ESCAPES.get(character)
-    if short is not None:
-        return short
-    return _code(character)
+    return character if character.isprintable() else _SHORT_ESCAPES.get(character) or _code(character)
 
 
 def _code(character: str) -> str:
@@ -204,7 +193,7 @@ def label(data: bytes | None, view: View) -> str:
         return "JSON, pretty; raw: v" if _as_json(data) is not None else _why_not_json(data)
     if shown_as == "utf8":
         return _of_text(data)
-    return {"hex": "hex", "base64": "base64"}[shown_as]
+    return shown_as
 
 
 def _of_text(data: bytes) -> str:
@@ -256,13 +245,10 @@ def hex_lines(data: bytes, start: int = 0) -> list[str]:
         start: The position of the first one.
     """
     return [
-        f"{start + at:08x}  {_hex(data[at : at + HEX_WIDTH])}  {ascii_text(data[at : at + HEX_WIDTH])}"
+        f"{start + at:08x}  {piece.hex(' '):{3 * HEX_WIDTH - 1}}  {ascii_text(piece)}"
         for at in range(0, len(data), HEX_WIDTH)
+        for piece in (data[at : at + HEX_WIDTH],)
     ]
-
-
-def _hex(data: bytes) -> str:
-    return data.hex(" ").ljust(3 * HEX_WIDTH - 1)
 
 
 def ascii_text(data: bytes) -> str:

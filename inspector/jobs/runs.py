@@ -41,8 +41,6 @@ KEPT = 4
 class Run(Generic[J]):
     """A job that runs, or has run. state: "failed": see `problem`. seconds: the time it has taken so far."""
 
-    kind = ""
-
     def __init__(self, job: J) -> None:
         self.job = job
         self.state: RunState = "running"
@@ -66,10 +64,9 @@ class Run(Generic[J]):
         return time.monotonic() - self._began if self._took is None else self._took
 
     @property
-    def progress(self) -> Progress:
-        """The progress in bytes of segments."""
-        found = self.latest if self.latest is None or isinstance(self.latest, Progress) else self.latest.progress
-        return Progress(0, 0) if found is None else found
+    def progress(self) -> Progress | SearchProgress:
+        """The progress in bytes of segments; that of a search or a check is all that it says."""
+        return getattr(self.latest, "progress", self.latest) or Progress(0, 0)
 
     def take(self, frame: Frame) -> None:
         """Take in what the process has said."""
@@ -92,7 +89,7 @@ class Run(Generic[J]):
         """Start the process; call it in the thread that looks at the run, which has an event loop."""
         self._loop = asyncio.get_running_loop()
         self._began = time.monotonic()
-        Thread(target=self._work, name=self.kind, daemon=True).start()
+        Thread(target=self._work, name=type(self).__name__, daemon=True).start()
 
     def _work(self) -> None:
         try:
@@ -134,8 +131,6 @@ class Run(Generic[J]):
 class VerifyRun(Run[VerifyJob]):
     """A check. findings: the first `LISTED`; counts: of all."""
 
-    kind = "verify"
-
     def __init__(self, job: VerifyJob) -> None:
         super().__init__(job)
         self.findings: list[Finding] = []
@@ -157,8 +152,6 @@ class SearchRun(Run[SearchJob]):
     current: the match that was gone to last. on_the_way: the screen has not come there so far.
     """
 
-    kind = "search"
-
     def __init__(self, job: SearchJob) -> None:
         super().__init__(job)
         self.pattern = job.wanted.pattern()
@@ -176,12 +169,6 @@ class SearchRun(Run[SearchJob]):
     def reached(self) -> SearchProgress | None:
         """How far it has come."""
         return cast("SearchProgress | None", self.latest)
-
-    @property
-    def progress(self) -> Progress:
-        """The progress in bytes of segments."""
-        reached = self.reached
-        return Progress(0, 0) if reached is None else Progress(reached.done_bytes, reached.total_bytes)
 
     def take(self, frame: Frame) -> None:
         """Take in matches and progress."""
@@ -227,8 +214,6 @@ class SearchRun(Run[SearchJob]):
 class StatisticsRun(Run[StatisticsJob]):
     """The run of statistics, with what is known so far."""
 
-    kind = "statistics"
-
     @property
     def statistics(self) -> Totals | None:
         """What is known so far."""
@@ -237,8 +222,6 @@ class StatisticsRun(Run[StatisticsJob]):
 
 class TransactionsRun(Run[TransactionsJob]):
     """The run that finds transactions, with those that are known so far."""
-
-    kind = "transactions"
 
     @property
     def transactions(self) -> TransactionsState | None:
@@ -253,17 +236,18 @@ class Runs:
     """The runs of an application, by kind and path."""
 
     def __init__(self) -> None:
-        self._runs: OrderedDict[tuple[str, Path], Run[Any]] = OrderedDict()
+        self._runs: OrderedDict[tuple[type[Run[Any]], Path], Run[Any]] = OrderedDict()
 
     def start(self, run: R) -> R:
         """Begin a run, and end what runs of its kind."""
+        key = type(run), run.job.path
         for (kind, _), other in self._runs.items():
-            if kind == run.kind:
+            if kind is type(run):
                 other.cancel()
-        self._runs.pop((run.kind, run.job.path), None)
-        self._runs[run.kind, run.job.path] = run
-        for key in [key for key in self._runs if key[0] == run.kind][:-KEPT]:
-            del self._runs[key]
+        self._runs.pop(key, None)
+        self._runs[key] = run
+        for old in [each for each in self._runs if each[0] is type(run)][:-KEPT]:
+            del self._runs[old]
         run.begin()
         return run
 
@@ -280,7 +264,7 @@ class Runs:
 
     def of(self, kind: type[R], path: Path) -> R | None:
         """Return the last run of a kind at a path."""
-        return cast("R | None", self._runs.get((kind.kind, path)))
+        return cast("R | None", self._runs.get((kind, path)))
 
     def checked(self, path: Path) -> tuple[Checked, str | None]:
         """Return what the latest check says of a partition or a segment, and its problem."""

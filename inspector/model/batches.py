@@ -21,13 +21,7 @@ from kafkalog.errors import KafkaLogError
 from kafkalog.scan.records import reason_of
 from kafkalog.scan.transactions import marker_types
 
-from .headers import (
-    Rows,
-    decoded_offsets,
-    flags_of,
-    record_counts,
-    time_of,
-)
+from .headers import Rows, decoded_offsets, flags_of, record_counts, time_of
 from .types import KINDS, BatchKind, BatchRow
 from .window import ABORTED, CONTROL, CORRUPT, DATA, TRANSACTIONAL, Window
 
@@ -74,7 +68,6 @@ def ranks(reader: SegmentReader, window: Window, rows: Rows) -> list[int]:
 
 def _kinds(reader: SegmentReader, rows: Rows) -> NDArray[np.int64]:
     """Return the kinds of batches without damage as indexes into `KINDS`."""
-    assert reader.raw is not None
     flags = flags_of(rows)
     kinds = np.where(flags & CONTROL_BIT, CONTROL, np.where(flags & TRANSACTIONAL_BIT, TRANSACTIONAL, DATA))
     kinds[(kinds == TRANSACTIONAL) & reader.raw.transactions.aborted_among(rows)] = ABORTED
@@ -98,7 +91,6 @@ def _before(window: Window, rows: Rows, i: int) -> int:
 
 def _batch_row(reader: SegmentReader, number: int, row: np.void, before: int, bad: str | None) -> BatchRow:
     """Return a batch as a row. before: the largest offset before it. bad: why it is no sound batch."""
-    assert reader.raw is not None
     magic, base, last = int(row["magic"]), int(row["base_offset"]), int(row["last_offset"])
     is_v2, problem = magic >= 2, bad
     flags = int(row["attributes"]) if is_v2 else 0
@@ -144,7 +136,6 @@ def _gap_at_start(reader: SegmentReader, base: int) -> int:
 
 
 def _control_type(reader: SegmentReader, row: np.void) -> str | None:
-    assert reader.raw is not None
     return marker_types(reader.raw.file.entries, np.atleast_1d(row)).get(int(row["position"]))
 
 

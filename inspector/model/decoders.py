@@ -84,15 +84,13 @@ class _Record(NamedTuple):
     Attributes:
         kind: What it is, for people.
         key: The fields of the key.
-        newest: The newest version of the value.
-        flexible: The first flexible version of the value.
+        newest: The newest version of the value, which is the first flexible one too.
         value: The fields of the value.
     """
 
     kind: str
     key: str
     newest: int
-    flexible: int
     value: str
 
 
@@ -100,14 +98,12 @@ _OFFSET_COMMIT: Final = _Record(
     "offset commit",
     "group:string topic:string partition:int32",
     newest=4,
-    flexible=4,
     value="offset:int64 leaderEpoch:int32@3 metadata:string commitTimestamp:int64 expireTimestamp:int64@1-1",
 )
 _GROUP: Final = _Record(
     "group",
     "group:string",
     newest=4,
-    flexible=4,
     value="protocolType:string generation:int32 protocol:string leader:string currentStateTimestamp:int64@2 "
     "members:{memberId:string groupInstanceId:string@3 clientId:string clientHost:string rebalanceTimeout:int32@1 "
     "sessionTimeout:int32 subscription:bytes assignment:bytes}",
@@ -116,7 +112,6 @@ _TRANSACTION: Final = _Record(
     "transaction",
     "transactionalId:string",
     newest=1,
-    flexible=1,
     value="producerId:int64 producerEpoch:int16 transactionTimeoutMs:int32 transactionStatus:int8 "
     "transactionPartitions:{topic:string partitionIds:[int32]} transactionLastUpdateTimestampMs:int64 "
     "transactionStartTimestampMs:int64",
@@ -211,7 +206,7 @@ def _of_coordinator(topic: str, part: Part, key: bytes, data: bytes) -> Decoded 
         return Decoded(record.kind, _json(fields.read(record.key, version), fields))
     if version > record.newest:
         return None
-    fields.is_flexible = version >= record.flexible
+    fields.is_flexible = version == record.newest
     return Decoded(record.kind, _json(fields.read(record.value, version), fields))
 
 

@@ -28,24 +28,6 @@ _VALUE_CHARACTERS = 120
 _REST_BYTES = 64
 
 
-class Parsed:
-    """The fields of the batch that was asked for last, with the places of records that have been parsed."""
-
-    def __init__(self) -> None:
-        self._batch: BatchRow | None = None
-        self._fields: EntryFields | None = None
-
-    def clear(self) -> None:
-        """Forget the batch: other bytes are there now."""
-        self._batch = self._fields = None
-
-    def of(self, reader: SegmentReader, row: BatchRow) -> EntryFields:
-        """Return the fields of a batch."""
-        if self._fields is None or row != self._batch:
-            self._batch, self._fields = row, EntryFields(reader.read_bytes, row.position, row.size)
-        return self._fields
-
-
 def every_field(reader: SegmentReader, row: BatchRow) -> Iterator[Field]:
     """Iterate over all fields of a batch: `SegmentReader.every_field`."""
     if row.magic is None:
@@ -57,12 +39,12 @@ def every_field(reader: SegmentReader, row: BatchRow) -> Iterator[Field]:
 
 def field_at(reader: SegmentReader, row: BatchRow, position: int) -> Field:
     """Return the field that a byte belongs to: `SegmentReader.field_at`."""
-    return _no_batch(row) if row.magic is None else _shown(reader.parsed.of(reader, row).at(position), row)
+    return _no_batch(row) if row.magic is None else _shown(reader.entry_fields(row).at(position), row)
 
 
 def position_of_record(reader: SegmentReader, row: BatchRow, number: int) -> int | None:
     """Return where a record of a batch begins; None if it is compressed, or damaged before that record."""
-    return None if row.magic is None else reader.parsed.of(reader, row).position_of_record(number)
+    return None if row.magic is None else reader.entry_fields(row).position_of_record(number)
 
 
 def _no_batch(row: BatchRow) -> Field:
@@ -91,18 +73,6 @@ def _value(field: fields.Field) -> str:
     return _NUMBERS.get(field.kind, str)(field.value)
 
 
-def _checksum(value: int) -> str:
-    return f"{value:#010x}"
-
-
-def _nullable(value: int) -> str:
-    return f"{value} (none)" if value == -1 else str(value)
-
-
-def _length(value: int) -> str:
-    return f"{value} (null)" if value < 0 else str(value)
-
-
 def _timestamp(value: int) -> str:
     return f"{value} (none)" if value < 0 else f"{value} ({text.time(value)})"
 
@@ -127,22 +97,18 @@ def _codec(attributes: int, last: CompressionType) -> str:
     return f"{name}, {'LogAppendTime' if attributes & LOG_APPEND_TIME_BIT else 'CreateTime'}"
 
 
-def _record_attributes(value: int) -> str:
-    return f"{value:#04x}"
-
-
 def _control_type(value: int) -> str:
     kind = ControlRecordType(value)
     return f"{value} ({'unknown' if kind is ControlRecordType.UNKNOWN else kind.name})"
 
 
 _NUMBERS: dict[Kind, Callable[[int], str]] = {
-    "nullable": _nullable,
-    "length": _length,
-    "checksum": _checksum,
+    "nullable": lambda value: f"{value} (none)" if value == -1 else str(value),
+    "length": lambda value: f"{value} (null)" if value < 0 else str(value),
+    "checksum": lambda value: f"{value:#010x}",
     "timestamp": _timestamp,
     "batch attributes": _batch_attributes,
     "message attributes": _message_attributes,
-    "record attributes": _record_attributes,
+    "record attributes": lambda value: f"{value:#04x}",
     "control type": _control_type,
 }

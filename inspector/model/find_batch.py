@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 def batch_at(reader: SegmentReader, *, position: int | None, offset: int | None) -> int | None:
     """Return the batch at a position or an offset: `SegmentReader.batch_at`."""
-    if reader.raw is None:
+    if not reader.batches:
         return None
     if position is not None:
         return _row_at_position(reader, reader.raw, position)
@@ -92,9 +92,9 @@ def _next(
     in_window: Callable[[Window], bool],
 ) -> int | None:
     """Return the next row that `wanted` selects among the rows of a window."""
-    windows = reader.raw
-    if windows is None or not windows.all:
+    if not reader.batches:
         return None
+    windows = reader.raw
     number = max(0, windows.number_at(lambda window: window.first_row, row))
     for each in windows.all[number:] if forwards else windows.all[number::-1]:
         if in_window(each):

@@ -21,7 +21,7 @@ from kafkalog.errors import NotALogError
 from kafkalog.storage.data_dir.discover import DataDir, LogFile, PartitionDir, discover, partition_dir
 from kafkalog.storage.file_names import real_path
 
-from .partitions import Source, Topics
+from .partitions import Source, Topics, named
 from .types import TopicRow
 
 if TYPE_CHECKING:
@@ -49,7 +49,6 @@ class Model:
         """
         self.path = Path(path).absolute()
         place = discover(self.path)
-        self._is_data_dir = isinstance(place, DataDir)
         self.kind = "data_dir" if isinstance(place, DataDir) else "file" if isinstance(place, LogFile) else "partition"
         if self.kind == "file":
             # A file that was not opened is an error of the path, because there is nothing else to show.
@@ -78,9 +77,8 @@ class Model:
 
     def names(self) -> list[TopicRow]:
         """Return the first rows of `topics`, for a quick first display. `topics` uses the same directory listing."""
-        if self._place is None and self._found is None:
-            self._found = self.sources()
-        return self._topics.named(self.sources() if self._found is None else self._found)
+        self._found = self.sources()
+        return [named(source) for source in self._found]
 
     def topics(self, wanted: Sequence[str] = ()) -> Iterator[TopicRow]:
         """Yield three rows per partition: the name, then its values, then the values that take longer.
@@ -114,12 +112,9 @@ class Model:
         return [self._source(each) for each in place.partitions]
 
     def _source(self, place: PartitionDir | LogFile) -> Source:
-        return Source(self._name(place), place, lambda: self._directory)
-
-    def _name(self, place: PartitionDir | LogFile) -> str:
-        if isinstance(place, LogFile) or self._is_data_dir:
-            return place.path.name
-        return real_path(place.path).name
+        is_named = isinstance(place, LogFile) or self.kind == "data_dir"
+        path = place.path if is_named else real_path(place.path)
+        return Source(path.name, place, lambda: self._directory)
 
     def partition(self, name: str | None = None) -> PartitionReader:
         """Return the reader of a partition, the same object each time.

@@ -17,8 +17,9 @@ from collections.abc import Iterator
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import replace
+from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import kafkalog
 from kafkalog import FileMessageSet, Log
@@ -44,8 +45,9 @@ POLL_SECONDS = 0.03
 # The index of a segment that was written less long ago is not said to be damaged.
 SETTLED_SECONDS = 5.0
 _FAILURES = (OSError, KafkaLogError, ValueError)
-# Segments whose readers stay open.
-KEPT = 8
+Purpose: TypeAlias = Literal["show", "count", "hunt"]
+# Segments whose readers stay open, for each purpose.
+KEPT: dict[Purpose, int] = {"show": 8, "count": 1, "hunt": 1}
 
 
 class _Found(NamedTuple):
@@ -72,9 +74,7 @@ class PartitionReader:
         self._log: Log | None = None
         self._known: dict[int, tuple[tuple[int, ...], SegmentRow]] = {}
         # The last one asked for is the last.
-        self._readers: dict[int, SegmentReader] = {}
-        # Segments that are only read through, one for each purpose.
-        self._passing: dict[str, tuple[int, SegmentReader]] = {}
+        self._readers: dict[tuple[Purpose, int], SegmentReader] = {}
         self._found: dict[int, _Found] = {}
         self._last: PartitionState | None = None
         self._last_stable: LastStableOffset | None = None
@@ -132,7 +132,7 @@ class PartitionReader:
             status = PartitionStatus(partition=place, log_start_offset=rows[0].base_offset if rows else 0)
         rows = tuple(map(self._judged, rows))
         start = self._log_start = status.log_start_offset or 0
-        for base_offset, reader in [*self._readers.items(), *self._passing.values()]:
+        for (_, base_offset), reader in self._readers.items():
             reader.log_start = start if base_offset < start else 0
         end = self._end_of(rows, status.log_end_offset)
         gaps = gaps_between(rows, start, directory.cleaned(place))
@@ -152,7 +152,7 @@ class PartitionReader:
     def _end_of(self, rows: tuple[SegmentRow, ...], found: int | None) -> int | None:
         """Return the log end offset, if it is known or found at once."""
         if found is None and rows:
-            reader = self._readers.get(rows[-1].base_offset)
+            reader = self._readers.get(("show", rows[-1].base_offset))
             found = reader.end_offset if reader is not None and reader.is_walked else self._last_end
         self._last_end = found
         return found
@@ -162,14 +162,11 @@ class PartitionReader:
         known = self._last_stable
         if known is None:
             return None
-        try:
-            if not known.follow(log, end):
-                self._last_stable = None
-                return None
-        except _FAILURES:
-            self._last_stable = None
-            return None
-        return min(end, max(start, known.at(watermark)))
+        with suppress(*_FAILURES):
+            if known.follow(log, end):
+                return min(end, max(start, known.at(watermark)))
+        self._last_stable = None
+        return None
 
     def work_out_last_stable(self) -> int | None:
         """Work out the last stable offset; `refresh` has it from now on, and follows it.
@@ -236,8 +233,9 @@ class PartitionReader:
         return replace(row, problem=damage)
 
     def _found_in(self, row: SegmentRow) -> _Found | None:
-        for reader in self._open_readers(row.base_offset):
-            self._note(row.base_offset, reader)
+        for (_, base_offset), reader in self._readers.items():
+            if base_offset == row.base_offset:
+                self._note(base_offset, reader)
         found = self._found.get(row.base_offset)
         return found if found is not None and found.size == row.bytes else None
 
@@ -251,45 +249,25 @@ class PartitionReader:
             }
             self._found[base_offset] = _Found(reader.size, counts, reader.first_damage())
 
-    def _open_readers(self, base_offset: int) -> Iterator[SegmentReader]:
-        if base_offset in self._readers:
-            yield self._readers[base_offset]
-        yield from (reader for base, reader in self._passing.values() if base == base_offset)
+    def segment(self, base_offset: int, purpose: Purpose = "show") -> SegmentReader:
+        """Return the reader of the segment with that base offset; the same one until enough others were asked for.
 
-    def segment(self, base_offset: int) -> SegmentReader:
-        """Return the reader of the segment with that base offset; the same one until `KEPT` others have been asked for.
+        It is closed then: each holds its file and a table of its batches. `KEPT` says how many a purpose has.
 
-        It is closed then: each holds its file and a table of its batches.
+        Args:
+            base_offset: The base offset.
+            purpose: Whether the segment is shown, or only read through in one pass.
         """
-        found = self._readers.pop(base_offset, None) or self._passed(base_offset) or self._reader(base_offset)
-        self._readers[base_offset] = found
-        while len(self._readers) > KEPT:
-            oldest = next(iter(self._readers))
-            self._give_up(oldest, self._readers.pop(oldest))
-        return found
-
-    def _passed(self, base_offset: int) -> SegmentReader | None:
-        """Return what was read in passing; it is not read again."""
-        for purpose, (base, reader) in self._passing.items():
-            if base == base_offset:
-                del self._passing[purpose]
-                return reader
-        return None
-
-    def segment_in_passing(self, base_offset: int, purpose: str = "counts") -> SegmentReader:
-        """Return a reader for one pass over a segment, such as to count its records or to find a batch.
-
-        It is closed when another segment is requested for the same purpose.
-        """
-        if base_offset in self._readers:
-            return self._readers[base_offset]
-        passed = self._passing.pop(purpose, None)
-        if passed is None or passed[0] != base_offset:
-            if passed is not None:
-                self._give_up(*passed)
-            passed = base_offset, self._reader(base_offset)
-        self._passing[purpose] = passed
-        return passed[1]
+        reader = self._readers.get(("show", base_offset))
+        if reader is None or purpose == "show":
+            # What was read in passing is not read again where the segment is shown.
+            taken: tuple[Purpose, ...] = ("show", "count", "hunt") if purpose == "show" else (purpose,)
+            found = (self._readers.pop((each, base_offset), None) for each in taken)
+            reader = next(filter(None, found), None) or self._reader(base_offset)
+            self._readers[purpose, base_offset] = reader
+            for key in [key for key in self._readers if key[0] == purpose][: -KEPT[purpose]]:
+                self._give_up(key[1], self._readers.pop(key))
+        return reader
 
     def _reader(self, base_offset: int) -> SegmentReader:
         if self._is_file:
@@ -339,10 +317,8 @@ class PartitionReader:
     def _located(self, log: Log, target: Target) -> Place | None:
         segments = log.segments
         if isinstance(target, Byte):
-            wanted = segments[-1:] if target.base_offset is None else segments
-            paths = {each.base_offset: each.path for each in wanted}
-            base = target.base_offset if target.base_offset is not None else next(iter(paths), None)
-            return None if base is None or base not in paths else _byte_in(paths[base], base, target)
+            wanted = [each for each in segments if target.base_offset in {None, each.base_offset}]
+            return _byte_in(wanted[-1].path, wanted[-1].base_offset, target) if wanted else None
         if isinstance(target, Offset):
             offset = max(target.offset, log.log_start_offset)
         else:
@@ -350,9 +326,8 @@ class PartitionReader:
             if found is None:
                 return None
             offset = found.offset
-        bases = [segment.base_offset for segment in segments]
-        for segment, following in zip(segments, [*bases[1:], None], strict=True):
-            if following is not None and following <= offset:
+        for segment, following in zip_longest(segments, segments[1:]):
+            if following is not None and following.base_offset <= offset:
                 continue
             place = segment.translate_offset(offset)
             if place is not None:
@@ -391,9 +366,6 @@ class PartitionReader:
         for reader in self._readers.values():
             reader.close()
         self._readers.clear()
-        for _, passed in self._passing.values():
-            passed.close()
-        self._passing.clear()
         self._let_go()
 
     # --- a file by itself
@@ -412,7 +384,7 @@ class PartitionReader:
             row = replace(row, problem=str(error))
             first = None
         row = self._with_index(row)
-        reader = self._readers.get(base)
+        reader = self._readers.get(("show", base))
         end = reader.end_offset if reader is not None and reader.is_walked else None
         start = None if first is None or first.base_offset < 0 else first.base_offset
         return PartitionState(self.name, self.path, (self._judged(row),), start, log_end=end, problem=row.problem)

@@ -85,7 +85,7 @@ class Topics:
             sources: The partitions.
             wanted: The names of partitions that are read first; it may be changed between two rows.
         """
-        names = self.named(sources)
+        names = [named(source) for source in sources]
         yield from names
         later: list[tuple[TopicRow, Source, _State | None]] = []
         waiting = {row.name: (row, source) for row, source in zip(names, sources, strict=True)}
@@ -136,10 +136,6 @@ class Topics:
         self._looks.pop(row.name, None)
         if state is not None and row.health != "unreadable":
             self._looks[row.name] = _Look(row, time.monotonic(), state)
-
-    def named(self, sources: list[Source]) -> list[TopicRow]:
-        """Return the rows that the names of the directories tell."""
-        return [_named(source) for source in sources]
 
     def _looked_at(self, row: TopicRow, source: Source, *, quick: bool) -> TopicRow:
         # It takes longer to import than partitions take to list.
@@ -192,7 +188,8 @@ class Topics:
         return rates
 
 
-def _named(source: Source) -> TopicRow:
+def named(source: Source) -> TopicRow:
+    """Return the row that the name of the directory tells."""
     place = source.place
     partition = place.topic_partition
     topic, number = (partition.topic, partition.partition) if partition is not None else (source.name, -1)

@@ -61,9 +61,7 @@ class Decoded:
         key = int(row["position"]), int(row["checksum"])
         found = self._held.get(key)
         if found is None:
-            raw = reader.raw
-            assert raw is not None
-            found = self._held[key] = decoded(lambda: batch_of(raw.file, row))
+            found = self._held[key] = decoded(lambda: batch_of(reader.raw.file, row))
             self._weight += found.weight
             while self._weight > HELD_BYTES and len(self._held) > 1:
                 self._weight -= self._held.popitem(last=False)[1].weight
@@ -95,35 +93,24 @@ def counts(held: Held) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
 
 def rows(reader: SegmentReader, first: int, count: int) -> Iterator[RecordRow]:
     """Yield records as rows: `SegmentReader.record_rows`."""
-    if reader.raw is None or first < 0 or count <= 0:
+    if not 0 <= first < reader.records or count <= 0:
         return
     before = (reader.base_offset or 0) - 1 if not first else None
     # The one before tells whether offsets are missing between them.
     for row in islice(_from(reader, max(0, first - 1)), count + (first > 0)):
         if row.row >= first:
             gap = 0 if before is None else max(0, row.offset - before - 1)
-            yield row if not gap else _with_gap(row, gap)
+            yield replace(row, gap_before=gap) if gap else row
         before = row.offset
-
-
-def _with_gap(row: RecordRow, gap: int) -> RecordRow:
-    return replace(row, gap_before=gap)
 
 
 def _from(reader: SegmentReader, first: int) -> Iterator[RecordRow]:
     """Yield the records from number `first` on."""
-    raw = reader.raw
-    assert raw is not None
-    for window in raw.from_number(raw.number_at(lambda each: each.first_record, first)):
-        held = reader.held(window)
-        if held.rows is None:
-            yield from _lost(reader, window, held, first)
-            continue
-        ends = counts(held)
-        start = int(np.searchsorted(ends, first - window.first_record, "right"))
-        for i in range(start, window.rows):
-            begin = window.first_record + (int(ends[i - 1]) if i else 0)
-            yield from _of_batch(reader, _Located(window, held, i, begin), first)
+    for place in _places(reader, first):
+        if place.held.rows is None:
+            yield from _lost(reader, place.window, place.held, first)
+        else:
+            yield from _of_batch(reader, place, first)
 
 
 def _lost(reader: SegmentReader, window: Window, held: Held, first: int) -> Iterator[RecordRow]:
@@ -154,10 +141,8 @@ def _row(number: int, j: int, batch: BatchRow, content: Content, name: str) -> R
         problem = content.problem or batch.problem or f"{where}: the header promises more records than there are"
         return RecordRow(number, (batch.base_offset or 0) + j, batch.row, "corrupt", problem=problem)
     key_size, value_size = int(columns.key_length[j]), int(columns.value_length[j])
-    key, value = (
-        _preview(columns, *each) for each in ((columns.key_start[j], key_size), (columns.value_start[j], value_size))
-    )
     headers_size = int(columns.headers_length[j])
+    key = _preview(columns, columns.key_start[j], key_size)
     return RecordRow(
         number,
         int(columns.offset[j]),
@@ -165,15 +150,12 @@ def _row(number: int, j: int, batch: BatchRow, content: Content, name: str) -> R
         batch.kind,
         time_of(int(columns.timestamp[j])),
         key,
-        value,
-        key_size if key_size >= 0 else None,
-        value_size if value_size >= 0 else None,
+        _preview(columns, columns.value_start[j], value_size),
         len(columns.headers(j)) if headers_size else 0,
         max(0, key_size) + max(0, value_size) + headers_size,
         _control(batch, key),
         0,
         batch.problem,
-        batch.timestamp_type,
     )
 
 
@@ -186,7 +168,7 @@ def _control(batch: BatchRow, key: bytes | None) -> str | None:
 
 
 class _Located(NamedTuple):
-    """A record's batch, and its place in it."""
+    """A batch, or bytes among which there is none; begin: the number of its first record."""
 
     window: Window
     held: Held
@@ -194,22 +176,23 @@ class _Located(NamedTuple):
     begin: int
 
 
-def _locate(reader: SegmentReader, number: int) -> _Located | None:
+def _places(reader: SegmentReader, first: int) -> Iterator[_Located]:
+    """Yield the batches from the one with record `first` on."""
     raw = reader.raw
-    if raw is None or not 0 <= number < reader.records:
-        return None
-    window = raw.all[max(0, raw.number_at(lambda each: each.first_record, number))]
-    held = reader.held(window)
-    if held.rows is None:
-        return _Located(window, held, 0, window.first_record)
-    ends = counts(held)
-    i = int(np.searchsorted(ends, number - window.first_record, "right"))
-    return None if i >= window.rows else _Located(window, held, i, window.first_record + (int(ends[i - 1]) if i else 0))
+    for window in raw.from_number(raw.number_at(lambda each: each.first_record, first)):
+        held = reader.held(window)
+        if held.rows is None:
+            yield _Located(window, held, 0, window.first_record)
+            continue
+        ends = counts(held)
+        start = int(np.searchsorted(ends, first - window.first_record, "right"))
+        for i in range(start, window.rows):
+            yield _Located(window, held, i, window.first_record + (int(ends[i - 1]) if i else 0))
 
 
 def detail(reader: SegmentReader, number: int) -> RecordDetail | None:
     """Return a record whole: `SegmentReader.record`."""
-    found = _locate(reader, number)
+    found = next(_places(reader, number), None) if 0 <= number < reader.records else None
     if found is None:
         return None
     batch = row_of(reader, found.window, found.held, found.i)
@@ -267,7 +250,7 @@ def record_at(reader: SegmentReader, offset: int) -> int | None:
 
 def first_record_of(reader: SegmentReader, batch: int) -> int | None:
     """Return the number of a batch's first record: `SegmentReader.first_record_of`."""
-    if reader.raw is None or not 0 <= batch < reader.batches:
+    if not 0 <= batch < reader.batches:
         return None
     window, held, i = window_of(reader, batch)
     before = int(counts(held)[i - 1]) if i and held.rows is not None else 0
@@ -278,6 +261,5 @@ def first_record_of(reader: SegmentReader, batch: int) -> int | None:
 def window_of(reader: SegmentReader, batch: int) -> tuple[Window, Held, int]:
     """Return the window that a batch is in, its batches, and which of them it is."""
     raw = reader.raw
-    assert raw is not None
     window = raw.all[max(0, raw.number_at(lambda each: each.first_row, batch))]
     return window, reader.held(window), batch - window.first_row

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
 from pathlib import Path
 
 from kafkalog.errors import KafkaLogError
+from kafkalog.record.fields import EntryFields
 from kafkalog.scan.progress import Progress
 from kafkalog.scan.summary import SegmentSummary
 from kafkalog.storage.index.transaction_index import AbortedTxn
@@ -54,7 +56,8 @@ class SegmentReader:
         self._windows: Windows | None = None
         self._held: OrderedDict[tuple[int, int], Held] = OrderedDict()
         self.decoded = reading.Decoded()
-        self.parsed = naming.Parsed()
+        # Those of the batch that was asked for last, with the places of records that have been parsed.
+        self.entry_fields = lru_cache(maxsize=1)(self._entry_fields)
         self._open()
 
     def _open(self) -> None:
@@ -76,7 +79,7 @@ class SegmentReader:
     def _forget(self) -> None:
         self._held.clear()
         self.decoded.clear()
-        self.parsed.clear()
+        self.entry_fields.cache_clear()
 
     # --- reading it through
 
@@ -175,10 +178,10 @@ class SegmentReader:
     def batch_rows(self, first: int, count: int) -> list[BatchRow]:
         """Return the batches first .. first + count, as far as they are known."""
         rows: list[BatchRow] = []
-        if self._windows is None or first < 0 or count <= 0:
+        if not 0 <= first < self.batches or count <= 0:
             return rows
-        number = self._windows.number_at(lambda window: window.first_row, first)
-        for window in self._windows.from_number(number):
+        number = self.raw.number_at(lambda window: window.first_row, first)
+        for window in self.raw.from_number(number):
             if window.first_row >= first + count:
                 break
             held = self.held(window)
@@ -193,8 +196,7 @@ class SegmentReader:
         if found is not None:
             self._held.move_to_end(key)
             return found
-        assert self._windows is not None
-        found = self._held[key] = batch_rows.read(self._windows, window)
+        found = self._held[key] = batch_rows.read(self.raw, window)
         while len(self._held) > _HELD_WINDOWS:
             self._held.popitem(last=False)
         return found
@@ -228,6 +230,11 @@ class SegmentReader:
         if place.row is not None and place.generation == self.generation:
             return place.row
         return self.batch_at(position=place.position)
+
+    def batch_over(self, position: int) -> BatchRow | None:
+        """Return the batch that a position is in; None: none is known there."""
+        number = self.batch_at(position=position)
+        return None if number is None else self.batch(number)
 
     def next_damage(self, row: int, forwards: bool = True) -> int | None:
         """Return the next damaged batch after (or before) a row; None if none is known."""
@@ -293,6 +300,9 @@ class SegmentReader:
         except (OSError, KafkaLogError, ValueError):
             return b""
 
+    def _entry_fields(self, row: BatchRow) -> EntryFields:
+        return EntryFields(self.read_bytes, row.position, row.size)
+
     def every_field(self, batch_row: int) -> Iterator[Field]:
         """Iterate over all fields of a batch and its records; what is none is "unknown". Each byte is in one."""
         row = self.batch(batch_row)
@@ -300,11 +310,11 @@ class SegmentReader:
 
     def field_at(self, position: int) -> Field | None:
         """Return the field that a byte belongs to; None if no batch is known there."""
-        number = self.batch_at(position=position)
-        row = None if number is None else self.batch(number)
+        row = self.batch_over(position)
         return None if row is None else naming.field_at(self, row, position)
 
     @property
-    def raw(self) -> Windows | None:
-        """The sparse index itself, for the parts of this package."""
+    def raw(self) -> Windows:
+        """The sparse index itself, for the parts of this package, once there are batches."""
+        assert self._windows is not None
         return self._windows

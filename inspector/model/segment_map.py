@@ -112,7 +112,7 @@ def _kind(worst: int) -> CellKind:
 
 
 def _stretches(reader: SegmentReader, exact: bool) -> Iterator[_Stretch]:
-    for window in reader.raw.all if reader.raw is not None else ():
+    for window in reader.raw.all:
         if window.zeroed:
             yield _Stretch(window.position, window.end, _EMPTY, window.first_row, window.first_row)
         elif exact and window.rows > 1:

@@ -132,11 +132,6 @@ class PartitionState:
     problem: str | None = None
     gaps: tuple[Gap, ...] = ()
 
-    @property
-    def bytes(self) -> int:
-        """Bytes of all segments."""
-        return sum(segment.bytes for segment in self.segments)
-
 
 @dataclass(frozen=True, slots=True)
 class Offset:
@@ -210,6 +205,11 @@ class BatchRow:
     problem: str | None = None
     is_deleted: bool = False
 
+    @property
+    def end(self) -> int:
+        """The position after its last byte."""
+        return self.position + self.size
+
 
 @dataclass(frozen=True, slots=True)
 class Cell:
@@ -236,9 +236,8 @@ class Cell:
 class RecordRow:
     """A record, or a batch whose records cannot be read (`problem`; offset of the batch).
 
-    row: its number in the segment. key, value: at most the first `ROW_BYTES` bytes of each; key_size, value_size: all,
-    None = null. size: bytes of key, value and headers (None: not known). batch: row of its batch. is_deleted: it is
-    below the log start offset.
+    row: its number in the segment. key, value: at most the first `ROW_BYTES` bytes of each. size: bytes of key, value
+    and headers (None: not known). batch: row of its batch. is_deleted: it is below the log start offset.
     """
 
     row: int
@@ -248,14 +247,11 @@ class RecordRow:
     timestamp: int | None = None
     key: bytes | None = None
     value: bytes | None = None
-    key_size: int | None = None
-    value_size: int | None = None
     headers_count: int = 0
     size: int | None = None
     control: str | None = None
     gap_before: int = 0
     problem: str | None = None
-    timestamp_type: str | None = None
     is_deleted: bool = False
 
 

@@ -11,15 +11,13 @@ is one of some ms in the partition's own thread.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
+from kafkalog.scan.progress import Progress
+
+from ..browsing import Browsing
+from ..model.segment import SegmentReader
 from ..model.types import Place
-
-if TYPE_CHECKING:
-    from kafkalog.scan.progress import Progress
-
-    from ..browsing import Browsing
-    from ..model.segment import SegmentReader
 
 Kind: TypeAlias = Literal["damage", "transaction"]
 
@@ -71,17 +69,15 @@ class Hunt:
     async def _go_on(self) -> None:
         """Go to the segment beside."""
         self._segment, self._row, self._start, self.progress = None, None, None, None
-        bases = [row.base_offset for row in self._browsing.state.segments]
-        here = self.base_offset
-        beyond = [base for base in bases if here is None or (base > here if self.forwards else base < here)]
-        if beyond:
-            self.base_offset = beyond[0 if self.forwards else -1]
-            self._segment = await self._browsing.ask(self._opened, self.base_offset)
+        following = self._browsing.neighbour(self.base_offset, self.forwards)
+        if following is not None:
+            self.base_offset = following
+            self._segment = await self._browsing.ask(self._opened, following)
 
     # In the partition's thread.
 
     def _opened(self, base_offset: int) -> SegmentReader:
-        segment = self._browsing.reader.segment_in_passing(base_offset, "hunt")
+        segment = self._browsing.reader.segment(base_offset, "hunt")
         self.unread += segment.problem is not None
         return segment
 

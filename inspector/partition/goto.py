@@ -12,12 +12,9 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
+from ..columns import Times
 from ..model.types import Byte, Offset, PartitionState, Target, Time
-
-if TYPE_CHECKING:
-    from ..columns import Times
 
 _AGO = re.compile(r"-(\d+)(s|min|m|h|d)")
 _MILLISECONDS = {"s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}

@@ -152,7 +152,7 @@ class Following:
 
     async def _show_indexed(self, browsing: Browsing) -> None:
         views = self._screen.views
-        if browsing.is_waiting and await browsing.is_reached():
+        if browsing.is_waiting and browsing.is_reached:
             browsing.is_waiting = False
             await views.appear()
         else:
@@ -165,15 +165,14 @@ class Following:
 
     def toggle(self) -> None:
         """Follow the end, or follow it no more."""
-        browsing = self._screen.opened
-        browsing.following = not browsing.following
-        if browsing.following:
-            self._screen.going.begin(self._to_the_end)
-        else:
+        if self._screen.opened.following:
             self._set_following(False)
+        else:
+            self._screen.going.begin(self._follow)
 
-    async def _to_the_end(self) -> None:
+    async def _follow(self) -> None:
         browsing = self._screen.opened
+        browsing.following = True
         if browsing.state.segments and browsing.base_offset != browsing.state.segments[-1].base_offset:
             await self.select(browsing.state.segments[-1].base_offset)
         self._set_following(True)
@@ -197,10 +196,8 @@ class Following:
         if browsing is not None and browsing.following:
             browsing.following = False
             self._screen.notify("following paused; end goes on", timeout=2)
-            for table in self._screen.query(LazyTable):
-                table.following = False
+            self._stay_at_end(False)
             self._paused = True
-            self._screen.show_lines()
         elif browsing is not None and browsing.ending:
             self.stop_ending()
 
@@ -209,7 +206,7 @@ class Following:
         browsing = self._screen.browsing
         if self._paused:
             self._paused = False
-            self._screen.going.begin(self._follow_again)
+            self._screen.going.begin(self._follow)
         elif browsing is not None and not browsing.is_read and self._screen.views.is_one_of(VIEWS_READ_THROUGH):
             browsing.ending = True
             for table in self._screen.views.current.query(LazyTable) if self._screen.views.current else ():
@@ -222,7 +219,3 @@ class Following:
         if browsing.ending:
             browsing.ending = False
             self._stay_at_end(browsing.following)
-
-    async def _follow_again(self) -> None:
-        self._screen.opened.following = True
-        await self._to_the_end()

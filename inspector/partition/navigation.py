@@ -8,11 +8,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ParamSpec
 
 from .. import messages
+from ..columns import Times
+from ..model.types import Byte, Offset, PartitionState, Place, Target, Time
 from ..views.view import start
 
 if TYPE_CHECKING:
-    from ..columns import Times
-    from ..model.types import PartitionState, Place, Target
     from ..screens.partition import PartitionScreen
 
 P = ParamSpec("P")
@@ -21,8 +21,6 @@ MOST_REMEMBERED = 100
 
 def not_found(target: Target, state: PartitionState, times: Times) -> str:
     """Return why there is no such place: what the log has."""
-    from ..model.types import Offset, Time
-
     kind = {Offset: "offset", Time: "time"}.get(type(target), "byte")
     if state.log_end is None or state.log_end == state.log_start:
         return f"no such {kind}: no records are known"
@@ -76,17 +74,12 @@ class Going:
         if view is not None:
             await self._screen.views.show(view)
 
-    def step_segment(self, step: int) -> None:
-        """Go to the segment so many further on, if there is one."""
-        if self._screen.browsing is not None:
-            self.begin(self._to_neighbour, step)
-
-    async def _to_neighbour(self, step: int) -> None:
+    async def to_neighbour(self, forwards: bool) -> None:
+        """Go to the next segment, or to the one before, if there is one."""
         browsing = self._screen.opened
-        base_offset = browsing.neighbour(step)
+        base_offset = browsing.neighbour(browsing.base_offset, forwards)
         if base_offset is None:
-            none = "there is no segment before" if step < 0 else "there is no further segment"
-            self._screen.notify(none, timeout=2)
+            self._screen.notify(f"there is no {'further segment' if forwards else 'segment before'}", timeout=2)
         else:
             browsing.following = browsing.ending = False
             await self.to_segment(base_offset, None)
@@ -94,7 +87,7 @@ class Going:
     async def flow_on(self, forwards: bool) -> None:
         """Go to the first record of the next segment, or to the last one of the segment before."""
         browsing = self._screen.opened
-        base_offset = browsing.neighbour(1 if forwards else -1)
+        base_offset = browsing.neighbour(browsing.base_offset, forwards)
         place = None
         if base_offset is not None:
             place = await browsing.ask(partial(browsing.reader.edge, base_offset, at_end=not forwards))
@@ -145,8 +138,6 @@ class Going:
         return moved
 
     async def _place_at(self, target: Target) -> bool:
-        from ..model.types import Byte
-
         screen, browsing = self._screen, self._screen.opened
         place = await browsing.ask(browsing.reader.locate, target)
         if place is None:
@@ -176,7 +167,7 @@ class Going:
             # So that in a short segment the next key finds all rows.
             await browsing.read_more()
         browsing.place = place
-        browsing.is_waiting = not await browsing.is_reached()
+        browsing.is_waiting = not browsing.is_reached
         if browsing.search is not None:
             browsing.search.on_the_way = False
         # Of a long segment all headers before it are read first: what is waited for is told meanwhile.

@@ -14,7 +14,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from .. import messages
-from ..view_table import BY_NAME
 
 if TYPE_CHECKING:
     from textual.widget import AwaitMount
@@ -74,10 +73,8 @@ class ShownViews:
 
     def _view(self, name: str) -> View:
         if name not in self._made:
-            entry = BY_NAME[name]
-            view: View = getattr(import_module(f"..views.{entry.module}", __package__), entry.class_name)(
-                self._screen.opened
-            )
+            module = import_module(f"..views.{name}", __package__)
+            view: View = getattr(module, f"{name.capitalize()}View")(self._screen.opened)
             self._made[name] = view
             self._mounts[name] = self._screen.query_one("#views").mount(view)
         return self._made[name]

@@ -14,12 +14,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ..model.types import Offset, Place
 from .find_next import Hunt, Kind
 from .shown_views import VIEWS_OF_PLACES, VIEWS_OF_RECORDS
 
 if TYPE_CHECKING:
     from ..jobs.runs import SearchRun
-    from ..model.types import Place
     from ..screens.partition import PartitionScreen
 
 # Then keys do not wait any longer for what is looked for.
@@ -97,7 +97,7 @@ class Stepping:
         view = self._screen.views.current
         if what == "transaction" and isinstance(view, TransactionsView):
             view.step(forwards)
-        elif self._screen.browsing is not None and not self._is_counted(what, forwards):
+        elif not self._is_counted(what, forwards):
             self._screen.going.begin(self._to_batch, what, forwards)
 
     async def _to_batch(self, what: Kind, forwards: bool) -> None:
@@ -135,9 +135,7 @@ class Stepping:
         """Go to the next match, or the one before, in the list of them or in the log."""
         from ..views.search import SearchView
 
-        browsing, view = self._screen.browsing, self._screen.views.current
-        if browsing is None:
-            return
+        browsing, view = self._screen.opened, self._screen.views.current
         if browsing.search is None:
             self._screen.notify("nothing has been searched for; / begins", timeout=2)
             return
@@ -154,8 +152,6 @@ class Stepping:
 
     async def _to_match(self, run: SearchRun, steps: _Steps) -> bool:
         """Go to matches after the cursor, or after the one just gone to; return whether there is one."""
-        from ..model.types import Offset
-
         offset = await self._match_beside(run, steps.forwards)
         if offset is None:
             self._tell_search(f"no match {'after' if steps.forwards else 'before'} this")

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, ClassVar, TypeVar
+from typing import ClassVar, TypeVar
 
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.screen import Screen
-from textual.widget import Widget
+from textual.widget import AwaitMount, Widget
 
 from .. import messages
 from ..keys import bindings
+from ..session import Session
 from ..views.view import problem_text
 from ..widgets.lines import KeysLine, TopLine
 from ..widgets.paged import PagedView
 from ..widgets.problem_line import ProblemLine
-
-if TYPE_CHECKING:
-    from textual.widget import AwaitMount
-
-    from ..session import Session
 
 T = TypeVar("T")
 
@@ -56,13 +52,13 @@ class InspectorScreen(Screen[None]):
     def tell(self, problem: str | None) -> None:
         """Show a problem in the line for it."""
         if self.is_mounted:
-            self.query_one(ProblemLine).tell(problem)
+            self.query_one(ProblemLine).problem = problem
 
     def on_told(self, message: messages.Told) -> None:
         self.tell(message.problem)
 
     def on_ask(self, message: messages.Ask) -> None:
-        self.ask(message.label, message.submitted, value=message.value, replaced=message.replaced)
+        self.ask(message.prompt, message.submitted)
 
     def on_paged_view_failed(self, message: PagedView.Failed) -> None:
         self.tell(problem_text(message.error))
@@ -88,24 +84,6 @@ class InspectorScreen(Screen[None]):
         """Write times in another way."""
 
     def ask(
-        self,
-        label: str,
-        submitted: Callable[[str | None], None],
-        *,
-        changed: Callable[[str], None] | None = None,
-        value: str = "",
-        history: list[str] | None = None,
-        replaced: bool = False,
-    ) -> None:
-        """Ask for a line; history: what was typed before; replaced: the first key takes the place of the value."""
-        from ..widgets.prompt import Prompt
-
-        def prompt(ended: Callable[[str | None], None]) -> Widget:
-            return Prompt(label, ended, changed=changed, value=value, history=history, replaced=replaced)
-
-        self.ask_with(prompt, submitted)
-
-    def ask_with(
         self, prompt: Callable[[Callable[[T | None], None]], Widget], submitted: Callable[[T | None], None]
     ) -> None:
         """Show a prompt in the place of any other; the keys go back to where they went before."""
@@ -121,7 +99,7 @@ class InspectorScreen(Screen[None]):
             submitted(answer)
 
         self._prompt = prompt(ended)
-        self._opens = self.mount(self._prompt, before=self._keys_line())
+        self._opens = self.mount(self._prompt, before=self.query_one(KeysLine))
 
     def give_keys(self, widget: Widget) -> None:
         """Give the keys to a widget; while somebody types in a line, as soon as that is done."""
@@ -129,6 +107,3 @@ class InspectorScreen(Screen[None]):
             self.set_focus(widget)
         else:
             self._behind_prompt = widget
-
-    def _keys_line(self) -> Widget:
-        return self.query_one(KeysLine)

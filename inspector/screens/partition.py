@@ -20,6 +20,8 @@ from .. import messages, text
 from ..browsing import Browsing
 from ..desk import Desk
 from ..keys import bindings
+from ..model.types import Place
+from ..partition.find_next import Kind
 from ..partition.live import Following
 from ..partition.navigation import Going
 from ..partition.shown_views import VIEWS_OF_PLACES, ShownViews
@@ -29,29 +31,28 @@ from ..view_table import BY_NAME, TOPICS_KEY, VIEWS
 from ..views.view import start
 from ..widgets.lines import TabLine, TopLine
 from ..widgets.problem_line import ProblemLine
+from ..widgets.prompt import Prompt
 from .base import InspectorScreen
 
 if TYPE_CHECKING:
     from ..jobs.jobs import Wanted
-    from ..model.types import Place
-    from ..partition.find_next import Kind
+
+
+# What keys do while the partition is being opened.
+OPENING_ACTIONS = ("view", "topics", "back", "go_to", "reload")
 
 
 class PartitionScreen(InspectorScreen):
-    """The screen of a partition. name: None = what the model was opened with. first_view: shown when it is open.
-
-    jump: where to go then.
-    """
+    """The screen of a partition. partition: None = what the model was opened with. jump: where to go then."""
 
     BINDINGS: ClassVar[list[BindingType]] = bindings("partition")
 
-    def __init__(
-        self, session: Session, partition: str | None, first_view: str, jump: messages.Jump | None = None
-    ) -> None:
+    def __init__(self, session: Session, partition: str | None, jump: messages.Jump | None = None) -> None:
         super().__init__(session)
         self._first_jump = jump
         self._partition = partition
-        self._first_view = first_view
+        # Shown when the partition is open; a key may change it meanwhile.
+        self._first_view = "segments"
         self._desk = Desk(f"partition {partition}")
         self.browsing: Browsing | None = None
         self.views = ShownViews(self)
@@ -170,7 +171,8 @@ class PartitionScreen(InspectorScreen):
 
     def action_go_to(self) -> None:
         self.on_told(messages.Told(None))
-        self.ask("go to offset, start, end-10, @time, @-1h or +byte: ", self._go_to, history=self.session.gone_to)
+        label = "go to offset, start, end-10, @time, @-1h or +byte: "
+        self.ask(lambda ended: Prompt(label, ended, history=self.session.gone_to), self._go_to)
 
     def _go_to(self, typed: str | None) -> None:
         if not typed or self.browsing is None:
@@ -189,14 +191,12 @@ class PartitionScreen(InspectorScreen):
         self.going.jump_back()
 
     def action_search(self) -> None:
-        if self.browsing is None:
-            return
         from ..jobs.jobs import Wanted
         from ..widgets.search_prompt import SearchPrompt
 
-        before = self.browsing.search
+        before = self.opened.search
         wanted = Wanted("") if before is None else before.job.wanted
-        self.ask_with(lambda ended: SearchPrompt(wanted, self.session.searched, ended), self._search)
+        self.ask(lambda ended: SearchPrompt(wanted, self.session.searched, ended), self._search)
 
     def _search(self, wanted: Wanted | None) -> None:
         if wanted is None:
@@ -215,12 +215,11 @@ class PartitionScreen(InspectorScreen):
     def action_batch(self, what: Kind, forwards: bool) -> None:
         self.stepping.to_batch(what, forwards)
 
-    def action_segment(self, step: int) -> None:
-        self.going.step_segment(step)
+    def action_segment(self, forwards: bool) -> None:
+        self.going.begin(self.going.to_neighbour, forwards)
 
     def action_follow(self) -> None:
-        if self.browsing is not None:
-            self.following.toggle()
+        self.following.toggle()
 
     def action_reload(self) -> None:
         if self.browsing is None:
@@ -247,8 +246,8 @@ class PartitionScreen(InspectorScreen):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Return whether a key does something here, and is in the footer."""
         del parameters
-        if action in {"search", "match"}:
-            return self.browsing is not None
+        if self.browsing is None and action not in OPENING_ACTIONS:
+            return False
         if action == "follow":
             return not self._is_of_runs
         return self.session.has_topics if action == "topics" else True
@@ -269,9 +268,9 @@ class PartitionScreen(InspectorScreen):
         """Show the tabs, and the line at the top, as things are now."""
         if not self.is_mounted:
             return
-        self.query_one(TabLine).show(self._tabs())
+        self.query_one(TabLine).tabs = self._tabs()
         path = self.session.model.path
-        self.query_one(TopLine).show(text.printable(str(path)), self._what(), self._right())
+        self.query_one(TopLine).shown = text.printable(str(path)), self._what(), self._right()
 
     def _tabs(self) -> list[tuple[str, str, str, str, bool]]:
         current = BY_NAME[self.views.way[-1]] if self.views.way else None

@@ -7,7 +7,8 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar
+from functools import partial
+from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import BindingType
@@ -15,15 +16,14 @@ from textual.binding import BindingType
 from .. import columns, messages, text
 from ..charts import BLOCKS, has_blocks
 from ..keys import bindings
+from ..model.types import TopicRow
 from ..session import Session
 from ..tables import Row
 from ..views.view import start
 from ..widgets.item_table import ItemTable
 from ..widgets.lines import TopLine
+from ..widgets.prompt import Prompt
 from .base import InspectorScreen
-
-if TYPE_CHECKING:
-    from ..model.types import TopicRow
 
 # The list is drawn anew after so much reading. Between two passes there is a pause of at least so much, and so many
 # times as long as the pass took, if it found something new or nothing; whoever comes back to the list need not wait.
@@ -51,6 +51,8 @@ class TopicsScreen(InspectorScreen):
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)
+        shown = columns.topics(session.times, BLOCKS if has_blocks() else "")
+        self.table = ItemTable(shown, columns.look_of_topic, columns.good, lambda row: row.name)
         self._found: dict[str, TopicRow] = {}
         # Whether the directory has been listed once.
         self._listed = False
@@ -62,13 +64,7 @@ class TopicsScreen(InspectorScreen):
         self._wake = asyncio.Event()
 
     def compose_middle(self) -> ComposeResult:
-        shown = columns.topics(self.session.times, BLOCKS if has_blocks() else "")
-        yield ItemTable(shown, columns.look_of_topic, columns.good, lambda row: row.name)
-
-    @property
-    def table(self) -> ItemTable[TopicRow]:
-        """The list."""
-        return self.query_one(ItemTable)
+        yield self.table
 
     def on_mount(self) -> None:
         self.table.when_empty = LISTING
@@ -157,26 +153,25 @@ class TopicsScreen(InspectorScreen):
         return self._unfolded or not row.is_internal or all(each.is_internal for each in self._found.values())
 
     def _top(self) -> None:
-        if not self._listed:
-            self.query_one(TopLine).show(text.printable(str(self.session.model.path)), LISTING, self.session.zone_name)
-            return
+        what = self._what() if self._listed else LISTING
+        self.query_one(TopLine).shown = text.printable(str(self.session.model.path)), what, self.session.zone_name
+
+    def _what(self) -> str:
         count = self.table.count
         hidden = len(self._found) - count
         what = f"{count:,} {'partition' if count == 1 else 'partitions'}"
         if self._text:
-            what += f" of {len(self._found):,} with {text.printable(self._text, 20)!r} (esc: all)"
-        elif hidden:
-            what += f", {hidden} internal hidden (i)"
-        self.query_one(TopLine).show(text.printable(str(self.session.model.path)), what, self.session.zone_name)
+            return f"{what} of {len(self._found):,} with {text.printable(self._text, 20)!r} (esc: all)"
+        return f"{what}, {hidden} internal hidden (i)" if hidden else what
 
     def _tell_current(self) -> None:
         current = self.table.current
         self.tell((None if current is None else current.problem) or self.session.model.problem)
 
-    def on_lazy_table_moved(self) -> None:
+    def on_paged_view_moved(self) -> None:
         self._tell_current()
 
-    def on_lazy_table_chosen(self) -> None:
+    def on_paged_view_chosen(self) -> None:
         if (current := self.table.current) is not None:
             self.post_message(messages.OpenPartition(current.name))
 
@@ -195,7 +190,9 @@ class TopicsScreen(InspectorScreen):
         self._filter("")
 
     def action_verify_all(self) -> None:
-        self.post_message(messages.VerifyAll())
+        from .verify_all import VerifyScreen
+
+        self.app.push_screen(VerifyScreen(self.session))
 
     def action_fold_internal(self) -> None:
         self._unfolded = not self._unfolded
@@ -212,4 +209,4 @@ class TopicsScreen(InspectorScreen):
         def ended(value: str | None) -> None:
             self._filter(before if value is None else value)
 
-        self.ask("show names with: ", ended, changed=self._filter, value=before, replaced=True)
+        self.ask(partial(Prompt, "show names with: ", changed=self._filter, value=before, replaced=True), ended)

@@ -7,7 +7,8 @@ from pathlib import Path
 from textual.app import ComposeResult
 
 from .. import messages, text
-from ..views.verify import VerifyPanel, target_of
+from ..session import Session
+from ..views.verify import VerifyPanel
 from ..widgets.lines import TopLine
 from .base import InspectorScreen
 
@@ -15,12 +16,12 @@ from .base import InspectorScreen
 class VerifyScreen(InspectorScreen):
     """The check of a whole data directory."""
 
-    def compose_middle(self) -> ComposeResult:
-        yield VerifyPanel(self.session, self.session.model.path, wide=True)
+    def __init__(self, session: Session) -> None:
+        super().__init__(session)
+        self._panel = VerifyPanel(session, session.model.path, wide=True)
 
-    @property
-    def _panel(self) -> VerifyPanel:
-        return self.query_one(VerifyPanel)
+    def compose_middle(self) -> ComposeResult:
+        yield self._panel
 
     def on_mount(self) -> None:
         self._panel.appear()
@@ -31,7 +32,7 @@ class VerifyScreen(InspectorScreen):
 
     def times_changed(self) -> None:
         path = text.printable(str(self.session.model.path))
-        self.query_one(TopLine).show(path, "verify all partitions", self.session.zone_name)
+        self.query_one(TopLine).shown = path, "verify all partitions", self.session.zone_name
 
     def action_back(self) -> None:
         if not self._panel.back():
@@ -43,8 +44,5 @@ class VerifyScreen(InspectorScreen):
         if path not in place.parents:
             self.notify("this is of no partition", timeout=2)
             return
-        name = place.relative_to(path).parts[0]
-        base = int(place.stem) if place.stem.isdecimal() else None
-        target = target_of(message.finding, base)
-        jump = None if target is None else messages.Jump(target, "hex")
-        self.post_message(messages.OpenPartition(name, jump))
+        jump = None if message.target is None else messages.Jump(message.target, "hex")
+        self.post_message(messages.OpenPartition(place.relative_to(path).parts[0], jump))

@@ -8,7 +8,6 @@ from .. import columns, messages, text
 from ..model.types import BatchRow, Place
 from ..tables import Shown
 from ..widgets.facts import Pairs
-from ..widgets.lazy_table import LazyTable
 from .rows_view import RowsView
 
 
@@ -66,6 +65,5 @@ class BatchesView(RowsView[BatchRow]):
             ("offsets missing before", f"{item.gap_before:,}" if item.gap_before else ""),
         ]
 
-    def on_lazy_table_chosen(self, message: LazyTable.Chosen) -> None:
-        message.stop()
+    def on_paged_view_chosen(self) -> None:
         self.post_message(messages.OpenView("records"))

@@ -11,61 +11,51 @@ Bytes need no headers: what has not been read through yet is seen at once, its f
 from __future__ import annotations
 
 import time
-from collections import deque
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import partial
 
 from rich.text import Text
+from textual import events
 from textual.app import ComposeResult
 from textual.geometry import Size
-from textual.widget import Widget
 from textual.widgets import Static
 
 from .. import messages, text
 from ..browsing import Browsing
 from ..columns import look
-from ..model.types import Place
+from ..model.avro import Input
+from ..model.segment import SegmentReader
+from ..model.types import BatchRow, Field, Place
 from ..widgets.hex import HexLines, Stretch, Window
 from .view import View, start
 
-if TYPE_CHECKING:
-    from textual import events
-
-    from ..model.segment import SegmentReader
-    from ..model.types import BatchRow, Field
-
 # Where fields stand beside the bytes instead of below them.
 BESIDE_WIDTH = 120
-MOST_STEPS_WAITING = 30
 MOST_COPIED_BYTES = 512 << 10
 BATCHES_AT_ONCE = 32
 LONGEST_NUMBER = 10
 TOLD_SECONDS = 2.0
 
 
-class SegmentBytes:
-    """The bytes of a segment, and which batches they are of."""
+def bytes_in(segment: SegmentReader, start: int, length: int) -> Window:
+    """Return bytes of the segment, and the batches in them."""
+    data = segment.read_bytes(start, length)
+    stretches = tuple(_stretches(segment, start, start + len(data)))
+    end = stretches[-1].end if stretches else start
+    return Window(data, stretches, is_known=end >= start + len(data))
 
-    def __init__(self, segment: SegmentReader) -> None:
-        self._segment = segment
 
-    def window(self, start: int, length: int) -> Window:
-        """Return bytes of the segment, and the batches in them."""
-        data = self._segment.read_bytes(start, length)
-        stretches = tuple(self._stretches(start, start + len(data)))
-        end = stretches[-1].end if stretches else start
-        return Window(data, stretches, is_known=end >= start + len(data))
-
-    def _stretches(self, start: int, end: int) -> Iterator[Stretch]:
-        first = self._segment.batch_at(position=start)
-        while first is not None:
-            rows = self._segment.batch_rows(first, BATCHES_AT_ONCE)
-            for row in rows:
-                if row.position >= end:
-                    return
-                yield Stretch(row.position, row.position + row.size, *look(row))
-            first = first + len(rows) if rows else None
+def _stretches(segment: SegmentReader, start: int, end: int) -> Iterator[Stretch]:
+    first = segment.batch_at(position=start)
+    while first is not None:
+        rows = segment.batch_rows(first, BATCHES_AT_ONCE)
+        for row in rows:
+            if row.position >= end:
+                return
+            yield Stretch(row.position, row.end, *look(row))
+        first = first + len(rows) if rows else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +73,7 @@ class Seen:
 
 def look_at(segment: SegmentReader, position: int) -> Seen:
     """Look up the batch and the field at a byte, in the partition's thread."""
-    row = segment.batch_at(position=position)
-    batch = None if row is None else segment.batch(row)
+    batch = segment.batch_over(position)
     field = None if batch is None else segment.field_at(position)
     return Seen(field, batch, None if batch is None or field is None else _record_offset(segment, batch, field))
 
@@ -110,25 +99,25 @@ def position_of(segment: SegmentReader, place: Place) -> int:
 
 def step_from(segment: SegmentReader, position: int, what: str, forwards: bool) -> int | None:
     """Return where the next field or batch begins, or this one or the one before it; None: there is none."""
-    found = segment.field_at(position) if what == "field" else None
-    row = segment.batch_at(position=position)
-    batch = None if row is None else segment.batch(row)
-    if batch is None:
+    here = span_at(segment, position, what)
+    if here is None:
         return None
-    start, end = (batch.position, batch.position + batch.size) if found is None else (found.start, found.end)
+    start, end = here
     if forwards:
         return end if segment.batch_at(position=end) is not None else None
     if position > start or start == 0:
         return start if position > start else None
-    return start_of(segment, start - 1, what)
+    before = span_at(segment, start - 1, what)
+    return None if before is None else before[0]
 
 
-def start_of(segment: SegmentReader, position: int, what: str) -> int | None:
-    """Return where the field or the batch begins that a byte is of."""
-    row = segment.batch_at(position=position)
-    batch = None if row is None else segment.batch(row)
-    found = segment.field_at(position) if what == "field" else None
-    return found.start if found is not None else None if batch is None else batch.position
+def span_at(segment: SegmentReader, position: int, what: str) -> tuple[int, int] | None:
+    """Return where the field or the batch that a byte is of begins and ends; None: none is known there."""
+    if what == "field":
+        field = segment.field_at(position)
+        return None if field is None else (field.start, field.end)
+    batch = segment.batch_over(position)
+    return None if batch is None else (batch.position, batch.end)
 
 
 class HexView(View):
@@ -136,27 +125,18 @@ class HexView(View):
 
     def __init__(self, browsing: Browsing) -> None:
         super().__init__(browsing)
+        self._lines = HexLines()
         self._version = -1
         self._base_offset: int | None = None
         self._seen = Seen()
         # The place that the cursor has gone to, or that it is at: another one is where somebody wants it.
         self._followed: Place | None = None
-        self._steps: deque[tuple[str, bool]] = deque(maxlen=MOST_STEPS_WAITING)
-        self._stepping = False
         # What was said last, and until when it is not said again.
         self._said = ("", 0.0)
 
     def compose(self) -> ComposeResult:
-        yield HexLines()
+        yield self._lines
         yield Static(classes="field")
-
-    @property
-    def _lines(self) -> HexLines:
-        return self.query_one(HexLines)
-
-    @property
-    def focus_target(self) -> Widget | None:
-        return self._lines
 
     def on_resize(self, event: events.Resize) -> None:
         self._set_beside(event.size)
@@ -179,7 +159,7 @@ class HexView(View):
             cursor = lines.cursor if browsing.base_offset == self._base_offset else 0
             self._base_offset = browsing.base_offset
             lines.when_empty = "no bytes"
-            lines.show(SegmentBytes(segment), self._total(segment), browsing.desk, cursor=cursor)
+            lines.show(partial(bytes_in, segment), self._total(segment), browsing.desk, cursor=cursor)
         await self._go_where_wanted()
         start(self, "field", self._look, lines.cursor)
 
@@ -219,11 +199,10 @@ class HexView(View):
 
     # The field under the cursor.
 
-    def on_hex_lines_moved(self, message: HexLines.Moved) -> None:
-        message.stop()
-        if message.by_key:
+    def on_paged_view_moved(self, message: HexLines.Moved) -> None:
+        if message.by_user:
             self._followed = self.browsing.place
-        start(self, "field", self._look, message.position)
+        start(self, "field", self._look, message.cursor)
 
     async def _look(self, position: int) -> None:
         browsing, segment = self.browsing, self.browsing.segment
@@ -271,31 +250,22 @@ class HexView(View):
         told.stylize("bold", 0, len(lines[0]))
         self.query_one(".field", Static).update(told)
 
-    # Going to fields and batches: one step after the other, also where keys are faster than the disk.
+    # Going to fields and batches.
 
-    def on_hex_lines_step_wanted(self, message: HexLines.StepWanted) -> None:
-        message.stop()
-        self._steps.append((message.what, message.forwards))
-        if not self._stepping:
-            self._stepping = True
-            start(self, "step", self._step)
-
-    async def _step(self) -> None:
-        lines = self._lines
-        try:
-            while self._steps and (segment := self.browsing.segment) is not None:
-                what, forwards = self._steps.popleft()
-                position = await self.browsing.ask(step_from, segment, lines.cursor, what, forwards)
-                if position is None:
-                    self._steps.clear()
-                    self._say_none(f"no {what} {'after' if forwards else 'before'} this in the segment")
-                    return
-                self._followed = self.browsing.place
-                if not forwards:
-                    lines.pause()
-                lines.go(position)
-        finally:
-            self._stepping = False
+    async def on_hex_lines_step_wanted(self, message: HexLines.StepWanted) -> None:
+        """Go one step; the next one waits, also where keys are faster than the disk."""
+        lines, segment = self._lines, self.browsing.segment
+        if segment is None:
+            return
+        what, forwards = message.what, message.forwards
+        position = await self.browsing.ask(step_from, segment, lines.cursor, what, forwards)
+        if position is None:
+            self._say_none(f"no {what} {'after' if forwards else 'before'} this in the segment")
+            return
+        self._followed = self.browsing.place
+        if not forwards:
+            lines.pause()
+        lines.go(position)
 
     def _say_none(self, what: str) -> None:
         """Report that there is none, once, however long the key is held."""
@@ -305,8 +275,7 @@ class HexView(View):
             self._said = (what, now + TOLD_SECONDS)
             self.notify(what, timeout=TOLD_SECONDS)
 
-    def on_hex_lines_chosen(self, message: HexLines.Chosen) -> None:
-        message.stop()
+    def on_paged_view_chosen(self) -> None:
         self.post_message(messages.OpenView("batches" if self._seen.offset is None else "record"))
 
     async def copied(self) -> str:
@@ -343,16 +312,6 @@ def _numbers(data: bytes) -> str:
         for length in (1, 2, 4, 8)
         if len(data) >= length
     ]
-    varint = _varint(data)
-    if varint is not None:
-        found.append(f"varint {varint}")
+    with suppress(ValueError):
+        found.append(f"varint {Input(data).long()}")
     return "here as " + ", ".join(found) if found else ""
-
-
-def _varint(data: bytes) -> int | None:
-    value = 0
-    for i, byte in enumerate(data):
-        value |= (byte & 0x7F) << 7 * i
-        if byte < 0x80:
-            return value >> 1 ^ -(value & 1)
-    return None

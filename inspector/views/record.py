@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from rich.text import Text
 from textual.app import ComposeResult
@@ -22,14 +22,12 @@ from ..exporting import write_new
 from ..highlighting import Lines
 from ..keys import bindings
 from ..model.decoders import Decoded, Formats
-from ..model.types import Place
+from ..model.types import Place, RecordDetail
 from ..tables import Column
 from ..widgets.facts import Facts, Pairs
 from ..widgets.lazy_table import GUTTER, NARROWEST, LazyTable
+from ..widgets.prompt import Prompt
 from .view import View, start
-
-if TYPE_CHECKING:
-    from ..model.types import RecordDetail
 
 PARTS = ("value", "key", "headers")
 MOST_COPIED = 1 << 20
@@ -48,22 +46,17 @@ class RecordView(View):
         self._wanted: int | None = None
         self._part = "value"
         self._seen_as: text.View = "auto"
-        self._lines: list[str] = []
         self._source = Lines([], None, 1)
         self._laid_out_width = 0
         self._note = ""
+        self._table = LazyTable([Column("", NARROWEST, share=1)], titles=False)
 
     def compose(self) -> ComposeResult:
         yield Facts()
         yield Static(classes="heading")
-        yield LazyTable([Column("", NARROWEST, share=1)], titles=False)
-
-    @property
-    def _table(self) -> LazyTable:
-        return self.query_one(LazyTable)
+        yield self._table
 
     async def appear(self) -> None:
-        self._table.sortable = False
         self._wanted = None
         await self._read_record(await self.browsing.record_at_place())
         await self._show()
@@ -100,15 +93,15 @@ class RecordView(View):
 
     async def _lay_out(self, record: RecordDetail | None) -> None:
         """Break the chosen part into lines that are as wide as the table."""
-        self._lines, self._note, self._source = [], "", Lines([], None, 1)
+        self._note, self._source = "", Lines([], None, 1)
         self._laid_out_width = self._table.size.width
         if record is not None:
             width = max(NARROWEST, self._laid_out_width - GUTTER - self._table.styles.scrollbar_size_vertical)
             # What takes as long as the value is long is done where no key waits for it.
             what = record, self.browsing.formats, self._part, self._seen_as
             laid_out = partial(_laid_out, *what, self._marked(), width)
-            self._lines, self._note, self._source = await self.browsing.ask(laid_out)
-        self._table.show(self._source, len(self._source))
+            self._note, self._source = await self.browsing.ask(laid_out)
+        self._table.show(self._source.rows, len(self._source))
         if self._source.first is not None:
             self._table.go(self._source.first)
 
@@ -182,7 +175,7 @@ class RecordView(View):
 
     async def copied(self) -> str:
         marked = sorted({self._source.line_of(row) for row in self._table.marked})
-        lines = [self._lines[line] for line in marked] if marked else self._lines
+        lines = [self._source.lines[line] for line in marked] if marked else self._source.lines
         return "\n".join(lines)[:MOST_COPIED]
 
     def action_export(self) -> None:
@@ -190,7 +183,7 @@ class RecordView(View):
         if record is None:
             return
         name = f"{self.browsing.state.name}-{record.offset}.{self._part}"
-        self.post_message(messages.Ask("write to the file: ", self._export, name))
+        self.post_message(messages.Ask(partial(Prompt, "write to the file: ", value=name), self._export))
 
     def _export(self, typed: str | None) -> None:
         if typed and self._record is not None:
@@ -204,10 +197,10 @@ class RecordView(View):
 
 def _laid_out(  # noqa: PLR0917 - all that the lines depend on
     record: RecordDetail, formats: Formats, part: str, seen_as: text.View, marked: re.Pattern[bytes] | None, width: int
-) -> tuple[list[str], str, Lines]:
-    """Return the lines of a part, what is to be said of them, and their rows; in the partition's thread."""
+) -> tuple[str, Lines]:
+    """Return what is to be said of a part, and its lines; in the partition's thread."""
     lines, note = _lines_of(record, formats, part, seen_as)
-    return lines, note, Lines(lines, marked, width, is_json=note.startswith("JSON"))
+    return note, Lines(lines, marked, width, is_json=note.startswith("JSON"))
 
 
 def _lines_of(record: RecordDetail, formats: Formats, part: str, seen_as: text.View) -> tuple[list[str], str]:

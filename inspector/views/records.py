@@ -13,7 +13,6 @@ from ..model.segment import SegmentReader
 from ..model.types import Place, RecordRow
 from ..tables import Mark, Shown
 from ..widgets.facts import Pairs
-from ..widgets.lazy_table import LazyTable
 from ..widgets.preview import Part, Preview
 from .rows_view import RowsView
 
@@ -67,15 +66,14 @@ class RecordsView(RowsView[RecordRow]):
 
     def _show_anew(self, cursor: int) -> None:
         super()._show_anew(cursor)
-        self.query_one(Preview).show(())
+        self.query_one(Preview).parts = ()
 
     async def show_more(self, item: RecordRow) -> None:
         segment = self.browsing.segment
         if segment is not None:
             is_wide = self.screen.has_class("-wide")
-            self.query_one(Preview).show(
-                await self.browsing.ask(_parts, segment, item.row, self.browsing.formats, is_wide)
-            )
+            parts = await self.browsing.ask(_parts, segment, item.row, self.browsing.formats, is_wide)
+            self.query_one(Preview).parts = parts
 
     def marks(self, item: RecordRow, cells: tuple[str, ...]) -> tuple[Mark, ...]:
         run = self.browsing.search
@@ -91,8 +89,7 @@ class RecordsView(RowsView[RecordRow]):
             return ""
         return f"{text.printable(match.field)} at {match.span[0]:,}: {''.join(columns.excerpt(match))}"
 
-    def on_lazy_table_chosen(self, message: LazyTable.Chosen) -> None:
-        message.stop()
+    def on_paged_view_chosen(self) -> None:
         self.post_message(messages.OpenView("record"))
 
 

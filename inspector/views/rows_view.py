@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from functools import partial
 from typing import ClassVar, Generic, TypeVar
 
 from textual.app import ComposeResult
@@ -18,9 +19,10 @@ from .. import columns, messages, text
 from ..browsing import Browsing
 from ..keys import bindings
 from ..model.types import BatchRow, Place, RecordRow
-from ..tables import MOST_ARRANGED, STEP, Arranged, Arrangement, Arranging, ItemSource, Mark, Shown, Source
+from ..tables import MOST_ARRANGED, STEP, Arrangement, Arranging, ItemSource, Mark, Shown, arranged
 from ..widgets.facts import Facts, Pairs
 from ..widgets.lazy_table import LazyTable
+from ..widgets.prompt import Prompt
 from .view import View, start
 
 T = TypeVar("T", BatchRow, RecordRow)
@@ -38,6 +40,7 @@ class RowsView(View, Generic[T]):
     def __init__(self, browsing: Browsing) -> None:
         super().__init__(browsing)
         self._source: ItemSource[T] = ItemSource(self.read, self.columns(), columns.look, self.marks)
+        self.table = LazyTable(self._source.shown)
         self._arrangement = Arrangement()
         self._order: list[int] | None = None
         # What the table shows is of this version of what is looked at.
@@ -76,7 +79,7 @@ class RowsView(View, Generic[T]):
         """Return facts about the row under the cursor."""
 
     def compose(self) -> ComposeResult:
-        yield LazyTable(self._source.shown)
+        yield self.table
         with VerticalScroll(classes="panel", can_focus=False) as panel:
             panel.border_title = self.ONE
             yield Facts()
@@ -96,11 +99,6 @@ class RowsView(View, Generic[T]):
 
     async def show_more(self, item: T) -> None:
         """Show more about the row under the cursor than its facts."""
-
-    @property
-    def table(self) -> LazyTable:
-        """The rows."""
-        return self.query_one(LazyTable)
 
     async def appear(self) -> None:
         self.table.following = self.browsing.at_end
@@ -135,7 +133,7 @@ class RowsView(View, Generic[T]):
         self.table.show_sorted(None)
         self._say_empty()
         self.query_one(Facts).show([])
-        self.table.show(self._source, self.total(), self.browsing.desk, cursor=cursor)
+        self.table.show(self._source.rows, self.total(), self.browsing.desk, cursor=cursor)
 
     async def _go_to_place(self) -> None:
         row = await self.row_at_place()
@@ -158,13 +156,11 @@ class RowsView(View, Generic[T]):
 
     def _say_empty(self) -> None:
         self.table.when_empty = f"no {self.NOUN}" if self.browsing.is_read else "reading …"
-        self.table.refresh()
 
     # The row under the cursor.
 
-    def on_lazy_table_moved(self, message: LazyTable.Moved) -> None:
-        message.stop()
-        self._start_to_look_at(message.row)
+    def on_paged_view_moved(self, message: LazyTable.Moved) -> None:
+        self._start_to_look_at(message.cursor)
 
     def _start_to_look_at(self, row: int) -> None:
         self._unread = row
@@ -203,7 +199,6 @@ class RowsView(View, Generic[T]):
             self._show_facts(self._item)
 
     def on_lazy_table_past_end(self, message: LazyTable.PastEnd) -> None:
-        message.stop()
         if self._order is None and not self.browsing.following and (self.browsing.is_read or not message.forwards):
             self.post_message(messages.FlowOn(message.forwards))
 
@@ -224,7 +219,6 @@ class RowsView(View, Generic[T]):
         return True
 
     def on_lazy_table_sort_wanted(self, message: LazyTable.SortWanted) -> None:
-        message.stop()
         self._arrange(Arrangement(message.column, message.reverse, self._arrangement.text))
 
     def action_filter_rows(self) -> None:
@@ -232,7 +226,8 @@ class RowsView(View, Generic[T]):
             if value is not None:
                 self._arrange(Arrangement(self._arrangement.column, self._arrangement.reverse, value))
 
-        self.post_message(messages.Ask("show rows with: ", ended, self._arrangement.text, replaced=True))
+        prompt = partial(Prompt, "show rows with: ", value=self._arrangement.text, replaced=True)
+        self.post_message(messages.Ask(prompt, ended))
 
     def _arrange(self, wanted: Arrangement) -> None:
         if not wanted.is_plain and self.total() > MOST_ARRANGED:
@@ -252,10 +247,10 @@ class RowsView(View, Generic[T]):
                 await self.browsing.ask(arranging.step, first, min(STEP, total - first))
             order = await self.browsing.ask(arranging.order)
         self._order = order
-        source: Source = self._source if order is None else Arranged(self._source, order)
+        read = self._source.rows if order is None else arranged(self._source.rows, order)
         self.table.show_sorted(wanted.column, wanted.reverse)
         self.table.when_empty = f"no {self.NOUN} with {text.printable(wanted.text)!r}" if wanted.text else ""
-        self.table.show(source, total if order is None else len(order), self.browsing.desk)
+        self.table.show(read, total if order is None else len(order), self.browsing.desk)
         self.post_message(messages.Told(None))
         if not wanted.text:
             await self._go_to_place()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
 from rich.text import Text
@@ -14,7 +15,6 @@ from .. import messages, text
 from ..jobs.runs import Run, Runs
 from ..keys import bindings
 from ..session import Session
-from ..widgets.lazy_table import LazyTable
 
 LOOKS_SECONDS = 0.1
 R = TypeVar("R", bound=Run[Any])
@@ -52,8 +52,17 @@ class ShowsRun(Widget, Generic[R]):
             self._looks.pause()
 
     def problem(self, run: R) -> str | None:
-        """Return what is wrong."""
-        return run.problem
+        """Return what is wrong, also what could not be read, if the run says so."""
+        unreadable, problem = getattr(run.latest, "unreadable", 0), getattr(run.latest, "problem", None)
+        return run.problem or (f"the first of {unreadable:,} left out: {problem}" if unreadable > 1 else problem)
+
+    def look_at_last(self, kind: type[R], path: Path) -> None:
+        """Show the last run of a kind at a path; if there is none, begin it."""
+        run = self.runs.of(kind, path)
+        if run is None:
+            self.action_run()
+        else:
+            self.look_at(run)
 
     def look_at(self, run: R | None) -> None:
         """Show another run."""
@@ -78,11 +87,6 @@ class ShowsRun(Widget, Generic[R]):
         line = Text("  ".join(filter(None, parts)), no_wrap=True, overflow="ellipsis")
         self.query_one(".heading", Static).update(line)
 
-    @property
-    def table(self) -> LazyTable:
-        """What has been found."""
-        return self.query_one(LazyTable)
-
     def back(self) -> bool:
         """Escape ends what runs."""
         if self.run is not None and self.run.is_running:
@@ -94,11 +98,6 @@ class ShowsRun(Widget, Generic[R]):
     @abstractmethod
     def action_run(self) -> None:
         """Run once more, from the start."""
-
-
-def left_out(unreadable: int, problem: str | None) -> str | None:
-    """Return what could not be read: the first of 12 left out: 0....log: position 4096: the checksum does not hold."""
-    return f"the first of {unreadable:,} left out: {problem}" if unreadable > 1 else problem
 
 
 def _progress(run: Run[Any]) -> list[str]:

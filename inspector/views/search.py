@@ -13,6 +13,7 @@ from textual.widgets import Static
 from kafkalog.scan.search import Match
 
 from .. import columns, messages, text
+from ..browsing import Browsing
 from ..jobs.jobs import SearchJob
 from ..jobs.runs import LISTED, SearchRun
 from ..model.types import Offset
@@ -20,7 +21,7 @@ from ..tables import Mark
 from ..widgets.item_table import ItemTable
 from ..widgets.lazy_table import LazyTable
 from ..widgets.search_prompt import STARTS_NAMED
-from .run_view import ShowsRun, left_out
+from .run_view import ShowsRun
 from .view import View
 
 MATCH_COLUMN = 3
@@ -31,15 +32,18 @@ UNKNOWN_END = 2**63 - 1
 class SearchView(ShowsRun[SearchRun], View):
     """The matches of a search."""
 
-    def compose(self) -> ComposeResult:
+    def __init__(self, browsing: Browsing) -> None:
+        super().__init__(browsing)
+        self.table: ItemTable[Match] = ItemTable(columns.matches(), lambda _: ("plain", " "), _marks)
+        self.table.sortable = False
         self._shown: SearchRun | None = None
         # The match that keys have gone to, where it has not come so far.
         self._wanted: int | None = None
+
+    def compose(self) -> ComposeResult:
         yield Static(classes="heading")
         yield Static(classes="heading reached")
-        table = ItemTable(columns.matches(), lambda _: ("plain", " "), _marks)
-        table.sortable = False
-        yield table
+        yield self.table
 
     async def appear(self) -> None:
         self.look_at(self.browsing.search)
@@ -47,10 +51,6 @@ class SearchView(ShowsRun[SearchRun], View):
             match = self.run.match_at(self.run.current)
             if match is not None:
                 self.table.go(self.run.matches.index(match))
-
-    @property
-    def table(self) -> ItemTable[Match]:
-        return self.query_one(ItemTable)
 
     def show_run(self) -> None:
         run, table = self.run, self.table
@@ -62,11 +62,7 @@ class SearchView(ShowsRun[SearchRun], View):
             table.show_items(())
         table.show_items(() if run is None else run.matches)
         self._go_to_wanted()
-        table.refresh()
         self.query_one(".reached", Static).update("" if run is None else reached(run))
-
-    def problem(self, run: SearchRun) -> str | None:
-        return run.problem or (None if run.reached is None else left_out(run.reached.unreadable, run.reached.problem))
 
     def headings(self) -> list[str]:
         return [] if self.run is None else [found(self.run)]
@@ -94,12 +90,11 @@ class SearchView(ShowsRun[SearchRun], View):
             if wanted >= count:
                 self.notify("no match after this", timeout=2)
 
-    def on_lazy_table_moved(self, message: LazyTable.Moved) -> None:
+    def on_paged_view_moved(self, message: LazyTable.Moved) -> None:
         if message.by_user:
             self._wanted = None
 
-    def on_lazy_table_chosen(self, message: LazyTable.Chosen) -> None:
-        message.stop()
+    def on_paged_view_chosen(self) -> None:
         if self.run is not None and (chosen := self.table.current) is not None:
             self.run.current = chosen.offset
             self.post_message(messages.Jump(Offset(self.run.current), "record"))

@@ -36,16 +36,13 @@ class SegmentsView(View):
         self._seen_end: int | None = None
         self._rest_until = 0.0
         self._stable: int | None = None
+        shown = columns.segments(self.session.times)
+        self._table = ItemTable(shown, columns.look_of_segment, columns.good, lambda row: row.base_offset)
 
     def compose(self) -> ComposeResult:
         yield WatermarkBar()
-        shown = columns.segments(self.session.times)
-        yield ItemTable(shown, columns.look_of_segment, columns.good, lambda row: row.base_offset)
+        yield self._table
         yield Static(classes="facts")
-
-    @property
-    def _table(self) -> ItemTable[SegmentRow]:
-        return self.query_one(ItemTable)
 
     async def appear(self) -> None:
         self._table.when_empty = "no segments"
@@ -65,7 +62,7 @@ class SegmentsView(View):
         state = self.browsing.state
         stable = self._stable if state.last_stable is None else state.last_stable
         marks = Watermarks(state.log_start, state.recovery_point, stable, state.high_watermark, state.log_end)
-        self.query_one(WatermarkBar).show(marks)
+        self.query_one(WatermarkBar).marks = marks
 
     async def _ask_transactions(self) -> None:
         """Ask for what takes longer; not again before ten times as long has gone by."""
@@ -115,16 +112,14 @@ class SegmentsView(View):
             )
         return lines
 
-    def on_lazy_table_moved(self, message: LazyTable.Moved) -> None:
-        message.stop()
+    def on_paged_view_moved(self, message: LazyTable.Moved) -> None:
         if (chosen := self._table.current) is not None:
             if chosen.problem is not None:
                 self.post_message(messages.Told(chosen.problem))
             if message.by_user and chosen.base_offset != self.browsing.base_offset:
                 self.post_message(messages.SelectSegment(chosen.base_offset))
 
-    def on_lazy_table_chosen(self, message: LazyTable.Chosen) -> None:
-        message.stop()
+    def on_paged_view_chosen(self) -> None:
         if (chosen := self._table.current) is not None:
             self.post_message(messages.SelectSegment(chosen.base_offset, "batches"))
 

@@ -18,9 +18,9 @@ from ..charts import has_blocks, report
 from ..jobs.jobs import StatisticsJob
 from ..jobs.runs import StatisticsRun
 from ..keys import bindings
-from ..tables import Column, Row, Rows
+from ..tables import Column, Row, in_memory
 from ..widgets.lazy_table import LazyTable
-from .run_view import ShowsRun, left_out
+from .run_view import ShowsRun
 from .view import View
 
 NARROWEST = 20
@@ -36,12 +36,11 @@ class StatisticsView(ShowsRun[StatisticsRun], View):
         self._whole = False
         self._lines: list[str] = []
         self._blocks = has_blocks()
+        self.table = LazyTable([Column("", NARROWEST, share=1)], titles=False)
 
     def compose(self) -> ComposeResult:
         yield Static(classes="heading")
-        table = LazyTable([Column("", NARROWEST, share=1)], titles=False)
-        table.sortable = False
-        yield table
+        yield self.table
 
     @property
     def _path(self) -> Path:
@@ -50,11 +49,7 @@ class StatisticsView(ShowsRun[StatisticsRun], View):
         return self.browsing.reader.path if self._whole or row is None else row.path
 
     async def appear(self) -> None:
-        run = self.runs.of(StatisticsRun, self._path)
-        if run is None:
-            self.action_run()
-        else:
-            self.look_at(run)
+        self.look_at_last(StatisticsRun, self._path)
 
     def show_run(self) -> None:
         run = self.run
@@ -64,11 +59,7 @@ class StatisticsView(ShowsRun[StatisticsRun], View):
         self.table.when_empty = "counting …" if run is not None and run.is_running else "nothing counted"
         # The lines stay where they are while their numbers grow.
         cursor = self.table.cursor
-        self.table.show(Rows(Row((line,)) for line in self._lines), len(self._lines), cursor=cursor)
-
-    def problem(self, run: StatisticsRun) -> str | None:
-        known = run.statistics
-        return run.problem or (None if known is None else left_out(known.unreadable, known.problem))
+        self.table.show(in_memory(Row((line,)) for line in self._lines), len(self._lines), cursor=cursor)
 
     def headings(self) -> list[str]:
         run = self.run

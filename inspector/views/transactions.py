@@ -25,7 +25,6 @@ from ..jobs.jobs import TransactionsJob
 from ..jobs.runs import TransactionsRun
 from ..model.types import Offset
 from ..widgets.item_table import ItemTable
-from ..widgets.lazy_table import LazyTable
 from .run_view import ShowsRun
 from .view import View
 
@@ -39,25 +38,19 @@ class TransactionsView(ShowsRun[TransactionsRun], View):
 
     def __init__(self, browsing: Browsing) -> None:
         super().__init__(browsing)
+        shown = columns.transactions(self.session.times)
+        self.table: ItemTable[TransactionRow] = ItemTable(shown, columns.look_of_transaction, columns.good, _name)
         self._state: TransactionsState | None = None
         self._read_end: int | None = None
         self._rest_until = 0.0
 
     def compose(self) -> ComposeResult:
         yield Static(classes="heading")
-        yield ItemTable(columns.transactions(self.session.times), columns.look_of_transaction, columns.good, _name)
+        yield self.table
         yield Static(classes="command")
 
-    @property
-    def table(self) -> ItemTable[TransactionRow]:
-        return self.query_one(ItemTable)
-
     async def appear(self) -> None:
-        run = self.runs.of(TransactionsRun, self.browsing.reader.path)
-        if run is None:
-            self.action_run()
-        else:
-            self.look_at(run)
+        self.look_at_last(TransactionsRun, self.browsing.reader.path)
 
     def on_mount(self) -> None:
         self.set_interval(LOOKS_AGAIN_SECONDS, self._read_anew)
@@ -101,10 +94,6 @@ class TransactionsView(ShowsRun[TransactionsRun], View):
         newest = f"of ended ones the newest {listed:,}" if listed < ended else ""
         return [f"{counts}  committed {state.committed:,}", stable, newest]
 
-    def problem(self, run: TransactionsRun) -> str | None:
-        """Return what is wrong, also what could not be read."""
-        return run.problem or (None if run.transactions is None else run.transactions.problem)
-
     def _show_command(self) -> None:
         row = self.table.current
         about = "" if row is None else about_transaction(row, self.session.times)
@@ -116,12 +105,10 @@ class TransactionsView(ShowsRun[TransactionsRun], View):
         """Go to the next transaction in the list, or the one before."""
         self.table.go(self.table.cursor + (1 if forwards else -1))
 
-    def on_lazy_table_moved(self, message: LazyTable.Moved) -> None:
-        message.stop()
+    def on_paged_view_moved(self) -> None:
         self._show_command()
 
-    def on_lazy_table_chosen(self, message: LazyTable.Chosen) -> None:
-        message.stop()
+    def on_paged_view_chosen(self) -> None:
         row = self.table.current
         if row is not None:
             self.post_message(messages.Jump(Offset(row.first_offset), "records"))

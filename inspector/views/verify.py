@@ -18,15 +18,16 @@ from textual.message import Message
 from textual.widgets import Static
 
 from kafkalog.fsck import Finding, Severity
+from kafkalog.storage.file_names import segment_base_offset
 
 from .. import columns, messages, text
+from ..browsing import Browsing
 from ..jobs.jobs import VerifyJob
 from ..jobs.runs import LISTED, VerifyRun
 from ..keys import bindings
 from ..model.types import Byte, Offset, Target
 from ..session import Session
 from ..widgets.item_table import ItemTable
-from ..widgets.lazy_table import LazyTable
 from .run_view import ShowsRun
 from .view import View
 
@@ -42,21 +43,23 @@ class VerifyPanel(ShowsRun[VerifyRun]):
 
     @dataclass
     class Chosen(Message):
-        """Enter, at a finding."""
+        """Enter, at a finding. target: its place; None: it has none."""
 
         finding: Finding
+        target: Target | None
 
     def __init__(self, session: Session, path: Path, *, wide: bool = False) -> None:
         super().__init__()
         self.session = session
         self._path = path
         self._deep = False
-        self._wide = wide
+        shown = {each.title: each for each in columns.findings(path, wide=wide)}
+        order = WIDE_ORDER if wide else ORDER
+        self.table: ItemTable[Finding] = ItemTable([shown[title] for title in order], columns.look_of_finding)
 
     def compose(self) -> ComposeResult:
-        shown = {each.title: each for each in columns.findings(self._path, wide=self._wide)}
         yield Static(classes="heading")
-        yield ItemTable([shown[title] for title in (WIDE_ORDER if self._wide else ORDER)], columns.look_of_finding)
+        yield self.table
         yield Static(classes="detail")
 
     def appear(self) -> None:
@@ -66,16 +69,11 @@ class VerifyPanel(ShowsRun[VerifyRun]):
             self._deep = run.job.deep
         self.look_at(run)
 
-    @property
-    def table(self) -> ItemTable[Finding]:
-        return self.query_one(ItemTable)
-
     def show_run(self) -> None:
         run, table = self.run, self.table
         table.when_empty = self._when_empty()
         table.sortable = run is not None and not run.is_running
         table.show_items(() if run is None else run.findings)
-        table.refresh()
         self._show_detail()
 
     def _when_empty(self) -> str:
@@ -111,14 +109,12 @@ class VerifyPanel(ShowsRun[VerifyRun]):
         self._deep = not self._deep
         self.show_heading()
 
-    def on_lazy_table_moved(self, message: LazyTable.Moved) -> None:
-        message.stop()
+    def on_paged_view_moved(self) -> None:
         self._show_detail()
 
-    def on_lazy_table_chosen(self, message: LazyTable.Chosen) -> None:
-        message.stop()
+    def on_paged_view_chosen(self) -> None:
         if (chosen := self.table.current) is not None:
-            self.post_message(self.Chosen(chosen))
+            self.post_message(self.Chosen(chosen, target_of(chosen, self._path)))
 
     def copied(self) -> str:
         """Return the marked findings, or the one under the cursor, as `kafkalog verify` prints them."""
@@ -128,12 +124,12 @@ class VerifyPanel(ShowsRun[VerifyRun]):
 class VerifyView(View):
     """The check of a partition."""
 
-    def compose(self) -> ComposeResult:
-        yield VerifyPanel(self.session, self.browsing.reader.path)
+    def __init__(self, browsing: Browsing) -> None:
+        super().__init__(browsing)
+        self._panel = VerifyPanel(self.session, browsing.reader.path)
 
-    @property
-    def _panel(self) -> VerifyPanel:
-        return self.query_one(VerifyPanel)
+    def compose(self) -> ComposeResult:
+        yield self._panel
 
     async def appear(self) -> None:
         self._panel.appear()
@@ -145,20 +141,17 @@ class VerifyView(View):
         return self._panel.copied()
 
     def on_verify_panel_chosen(self, message: VerifyPanel.Chosen) -> None:
-        message.stop()
-        target = target_of(message.finding, self._base_offset(message.finding))
-        if target is None:
+        if message.target is None:
             self.notify("this is of no byte in particular", timeout=2)
         else:
-            self.post_message(messages.Jump(target, "hex"))
-
-    def _base_offset(self, finding: Finding) -> int | None:
-        name = Path(finding.path).name
-        return next((row.base_offset for row in self.browsing.state.segments if row.path.name == name), None)
+            self.post_message(messages.Jump(message.target, "hex"))
 
 
-def target_of(finding: Finding, base_offset: int | None) -> Target | None:
-    """Return the first byte of a finding, or else its first offset."""
-    if finding.position is not None and base_offset is not None:
+def target_of(finding: Finding, checked: Path) -> Target | None:
+    """Return the first byte of a finding in a segment, or else its first offset. checked: what was checked."""
+    path = Path(finding.path)
+    base_offset = segment_base_offset(path.name)
+    # A file by itself may have any name.
+    if finding.position is not None and (base_offset is not None or path == checked):
         return Byte(finding.position, base_offset)
     return None if finding.first_offset is None else Offset(finding.first_offset)

@@ -5,20 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import TYPE_CHECKING, Any, ParamSpec
+from typing import Any, ParamSpec
 
 from textual.containers import Vertical
 from textual.widget import Widget
+from textual.worker import WorkType
 
 from .. import messages
-from ..widgets.lazy_table import LazyTable
-from ..widgets.paged import PagedView
-
-if TYPE_CHECKING:
-    from textual.worker import WorkType
-
-    from ..browsing import Browsing
-    from ..session import Session
+from ..browsing import Browsing
+from ..session import Session
 
 P = ParamSpec("P")
 
@@ -69,8 +64,8 @@ class View(Vertical):
 
     @property
     def focus_target(self) -> Widget | None:
-        """The widget that gets the focus, and with it the keys, when the view appears."""
-        return next(iter(self.query(LazyTable)), None)
+        """The widget that gets the focus, and with it the keys, when the view appears: the first that can."""
+        return next((each for each in self.query(Widget) if each.can_focus), None)
 
     @property
     def restriction(self) -> str:
@@ -96,7 +91,3 @@ class View(Vertical):
     async def copied(self) -> str:
         """Return what `c` copies; "" = nothing."""
         return ""
-
-    def on_paged_view_failed(self, message: PagedView.Failed) -> None:
-        message.stop()
-        self.post_message(messages.Told(problem_text(message.error)))

@@ -12,6 +12,7 @@ from typing import TypeAlias
 from rich.cells import cell_len
 from rich.text import Text
 from textual.geometry import Size
+from textual.reactive import reactive
 from textual.widget import Widget
 
 Pairs: TypeAlias = Sequence[tuple[str, str]]
@@ -20,17 +21,12 @@ Pairs: TypeAlias = Sequence[tuple[str, str]]
 class Facts(Widget):
     """Names and values, which are safe to show."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._pairs: Pairs = ()
-        self._listed = False
+    # What is shown, and whether each has a line.
+    _shown: reactive[tuple[Pairs, bool]] = reactive(((), False), layout=True)
 
     def show(self, pairs: Pairs, *, listed: bool = False) -> None:
         """Show other facts; those without a value are left out."""
-        shown = [pair for pair in pairs if pair[1]], listed
-        if shown != (self._pairs, self._listed):
-            self._pairs, self._listed = shown
-            self.refresh(layout=True)
+        self._shown = [pair for pair in pairs if pair[1]], listed
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:  # noqa: ARG002
         """Return the number of lines that the facts take."""
@@ -39,10 +35,11 @@ class Facts(Widget):
     def _lines(self, width: int) -> list[list[tuple[str, str]]]:
         """Return the pairs line by line; a pair is not torn apart, unless it is too long for any line."""
         lines: list[list[tuple[str, str]]] = []
+        pairs, listed = self._shown
         used = width
-        for name, value in self._pairs:
+        for name, value in pairs:
             length = cell_len(name) + 1 + cell_len(value)
-            if self._listed or used + 2 + length > width or not lines:
+            if listed or used + 2 + length > width or not lines:
                 lines.append([])
                 used = -2
             lines[-1].append((name, value))
@@ -51,7 +48,8 @@ class Facts(Widget):
 
     def render(self) -> Text:
         """Return the lines."""
-        indent = max((cell_len(name) for name, _ in self._pairs), default=0) if self._listed else 0
+        pairs, listed = self._shown
+        indent = max((cell_len(name) for name, _ in pairs), default=0) if listed else 0
         text = Text(no_wrap=True, overflow="ellipsis")
         for i, line in enumerate(self._lines(self.size.width)):
             text.append("\n" if i else "")

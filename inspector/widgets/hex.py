@@ -5,14 +5,14 @@
 
 The row of the cursor has a >, and so has its byte, unless it is the first of its field, which [] enclose. A | is where
 a batch begins; a row with damage has a !. So it can be read without any colour; colours tell kinds of batches.
-A source is asked for bytes in a worker's thread, a few kilobytes at a time and only where they are seen.
+Bytes are asked for in a worker's thread, a few kilobytes at a time and only where they are seen.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import ClassVar, TypeAlias
 
 from rich.segment import Segment
 from rich.style import Style
@@ -52,12 +52,8 @@ class Window:
     is_known: bool = True
 
 
-class ByteSource(Protocol):
-    """A source of bytes."""
-
-    def window(self, start: int, length: int) -> Window:
-        """Return at most `length` bytes from `start` on. Called in the thread of the desk."""
-        ...
+# Returns at most so many bytes from a byte on. Called in the thread of the desk.
+ReadBytes: TypeAlias = Callable[[int, int], Window]
 
 
 class HexLines(PagedView[Window]):
@@ -78,16 +74,6 @@ class HexLines(PagedView[Window]):
     BINDINGS: ClassVar[list[BindingType]] = bindings("hex")
 
     @dataclass
-    class Moved(Message):
-        """The cursor is at another byte. by_key: as the user wished."""
-
-        position: int
-        by_key: bool
-
-    class Chosen(Message):
-        """Enter, or a double click."""
-
-    @dataclass
     class StepWanted(Message):
         """Message: the user wants the next or the previous field or batch; `what` is "field" or "batch"."""
 
@@ -101,9 +87,9 @@ class HexLines(PagedView[Window]):
 
     # What is shown.
 
-    def show(self, source: ByteSource | None, count: int, desk: Desk, *, cursor: int = 0) -> None:
+    def show(self, read: ReadBytes | None, count: int, desk: Desk, *, cursor: int = 0) -> None:
         """Show the bytes of another file, or of one that was cut."""
-        self._show_pieces(None if source is None else source.window, desk)
+        self._show_pieces(read, desk)
         self.field = None
         self.count = count
         self._resized()
@@ -168,20 +154,19 @@ class HexLines(PagedView[Window]):
         symbol = "!" if any(each.symbol == "!" for each in inside) else " "
         data = window.data[start % CHUNK : start % CHUNK + self.per_row]
         gutter = Segment(f"{here}{symbol}{position}", self.get_component_rich_style("hex-lines--position"))
-        return Strip([gutter, *self._bytes(start, data, inside)])
+        # A terminal is told a style once for all that has it.
+        return Strip([gutter, *self._bytes(start, data, inside)]).simplify()
 
-    def _bytes(self, start: int, data: bytes, inside: Sequence[Stretch]) -> list[Segment]:
+    def _bytes(self, start: int, data: bytes, inside: Sequence[Stretch]) -> Iterator[Segment]:
         styles = [self._style(position, inside) for position in range(start, start + len(data))]
         begins = {each.start for each in inside}
-        pairs: list[tuple[str, Style]] = []
         for i, byte in enumerate(data):
-            pairs.append((self._before(start + i, i, begins), self._between(start + i, styles, i)))
-            pairs.append((f"{byte:02x}", styles[i]))
+            yield Segment(self._before(start + i, i, begins), self._between(start + i, styles, i))
+            yield Segment(f"{byte:02x}", styles[i])
         last = self._behind(start + len(data), len(data) > 0)
         blank = "".join(f"{_gap(i)}   " for i in range(len(data), self.per_row))
-        pairs.append((f"{last}{blank}{'':{GAP}}", self.rich_style))
-        pairs += zip(ascii_text(data), styles, strict=True)
-        return _merged(pairs)
+        yield Segment(f"{last}{blank}{'':{GAP}}", self.rich_style)
+        yield from map(Segment, ascii_text(data), styles)
 
     def _before(self, position: int, column: int, begins: set[int]) -> str:
         """Return what stands before a byte."""
@@ -229,9 +214,6 @@ class HexLines(PagedView[Window]):
         if self.field is not None and not self._is_in_field(self.cursor):
             self.field = None
 
-    def _moved(self, *, by_user: bool) -> Message:
-        return self.Moved(self.cursor, by_key=by_user)
-
     def action_move(self, count: int) -> None:
         self._by_key(self.cursor + count)
 
@@ -243,9 +225,6 @@ class HexLines(PagedView[Window]):
 
     def action_step(self, what: str, forwards: bool) -> None:
         self.post_message(self.StepWanted(what, forwards=forwards))
-
-    def _choice(self) -> Message:
-        return self.Chosen()
 
     def _at(self, x: int, y: int) -> int | None:
         """Return the byte that is shown there, in figures or as text."""
@@ -261,14 +240,3 @@ class HexLines(PagedView[Window]):
 def _gap(column: int) -> str:
     """Return the blank that separates the halves of a row."""
     return " " if column == WIDE // 2 else ""
-
-
-def _merged(pairs: Sequence[tuple[str, Style]]) -> list[Segment]:
-    """Merge neighbours of the same style: a terminal is told a style once for all that has it."""
-    found: list[tuple[list[str], Style]] = []
-    for text, style in pairs:
-        if found and found[-1][1] == style:
-            found[-1][0].append(text)
-        else:
-            found.append(([text], style))
-    return [Segment("".join(texts), style) for texts, style in found]

@@ -55,10 +55,9 @@ class ItemTable(LazyTable, Generic[T]):
             items = sorted(items, key=self.source.shown[column].sort_key, reverse=reverse)
         self.items = items
         place = next((i for i, item in enumerate(items) if self._key_of(item) == wanted), 0)
-        self.show(self.source, len(items), cursor=self.cursor if wanted is None else place)
+        self.show(self.source.rows, len(items), cursor=self.cursor if wanted is None else place)
 
     def on_lazy_table_sort_wanted(self, message: LazyTable.SortWanted) -> None:
-        message.stop()
         self.show_sorted(message.column, message.reverse)
         given, self._given = self._given, ()
         self.show_items(given)

@@ -5,13 +5,12 @@
     >  1041    2026-01-31 10:00:01  bob      signed out  > is the cursor (reversed too: neither needs a colour)
     *! 1042    2026-01-31 10:00:02                       * a row that was marked; ! the symbol of the row itself
 
-A source is asked for `rows(first, count)`, a page at a time and only for pages that are seen, in a worker's thread;
+Rows are asked for by `read(first, count)`, a page at a time and only for pages that are seen, in a worker's thread;
 until they come, an ellipsis stands for them. No cell is ever taken for markup.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
@@ -28,7 +27,7 @@ from textual.strip import Strip
 
 from ..desk import Desk
 from ..keys import bindings
-from ..tables import MARKS, TONES, Column, Row, Source
+from ..tables import MARKS, TONES, Column, ReadRows, Row
 from .paged import PagedView
 
 PAGE = 64
@@ -38,7 +37,7 @@ NARROWEST, WIDEST = 3, 400
 
 
 class LazyTable(PagedView[Sequence[Row]]):
-    """A table of rows: `show` gives it a source, `grow` says that there are more; the keys are at the row `cursor`."""
+    """A table of rows: `show` says how they are read, `grow` that there are more; the keys are at the row `cursor`."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {
         "lazy-table--titles",
@@ -50,27 +49,15 @@ class LazyTable(PagedView[Sequence[Row]]):
     BINDINGS: ClassVar[list[BindingType]] = bindings("table")
 
     @dataclass
-    class Moved(Message):
-        """The cursor is at another row. by_user: somebody has moved it."""
-
-        table: LazyTable
-        row: int
-        by_user: bool = True
-
-    @dataclass
     class PastEnd(Message):
         """A key wants a row after the last one, or before the first."""
 
         forwards: bool
 
-    class Chosen(Moved):
-        """Enter, or a click at the row where the cursor was."""
-
     @dataclass
     class SortWanted(Message):
-        """The column to sort by; None: as the source has them."""
+        """The column to sort by; None: as the rows come."""
 
-        table: LazyTable
         column: int | None
         reverse: bool
 
@@ -87,9 +74,9 @@ class LazyTable(PagedView[Sequence[Row]]):
 
     # What is shown.
 
-    def show(self, source: Source, count: int, desk: Desk | None = None, *, cursor: int = 0) -> None:
-        """Show the rows of another source; without a desk they are asked for at once, as they are in memory."""
-        self._show_pieces(source.rows, desk)
+    def show(self, read: ReadRows, count: int, desk: Desk | None = None, *, cursor: int = 0) -> None:
+        """Show other rows; without a desk they are asked for at once, as they are in memory."""
+        self._show_pieces(read, desk)
         self.marked.clear()
         self._set_count(count)
         self._move(cursor, tell=True)
@@ -105,7 +92,7 @@ class LazyTable(PagedView[Sequence[Row]]):
                 self._move(count - 1, tell=True)
 
     def reread(self, count: int | None = None) -> None:
-        """Read the same source again, whose rows may have changed; cursor and marks stay where they are."""
+        """Read the same rows again, which may have changed; cursor and marks stay where they are."""
         self._forget()
         self._set_count(self.count if count is None else count)
         self.marked = {row for row in self.marked if row < self.count}
@@ -163,21 +150,17 @@ class LazyTable(PagedView[Sequence[Row]]):
         if self.titles and y == 0:
             return Strip([*strip.crop(0, width - 1), Segment(">", self.get_component_rich_style("lazy-table--titles"))])
         line = self._line(self.scroll_offset.y + y - self.titles)
-        begin, end = self._column_around(edge)
+        begin, end = next((each for each in self._edges() if each[0] < edge < each[1]), (edge, edge))
         # Of what is not seen at all, the titles tell.
         if not (line.crop(begin, edge).text.strip() and line.crop(edge, end).text.strip()):
             return strip
         (last,) = strip.crop(width - 1, width)
         return Strip([*strip.crop(0, width - 1), Segment("…", last.style)])
 
-    def _column_around(self, x: int) -> tuple[int, int]:
-        """Return where the column begins and ends that goes beyond so many cells from the left; (x, x) if none does."""
-        end = GUTTER - 2
-        for width in self.widths:
-            begin, end = end + 2, end + 2 + width
-            if begin < x < end:
-                return begin, end
-        return x, x
+    def _edges(self) -> list[tuple[int, int]]:
+        """Return where each column begins and ends, cells from the left of all."""
+        ends = accumulate((width + 2 for width in self.widths), initial=GUTTER - 2)
+        return [(end + 2, end + 2 + width) for end, width in zip(ends, self.widths, strict=False)]
 
     def _titles(self) -> Strip:
         plain = self.get_component_rich_style("lazy-table--titles")
@@ -232,9 +215,6 @@ class LazyTable(PagedView[Sequence[Row]]):
 
     # Moving.
 
-    def _moved(self, *, by_user: bool) -> Message:
-        return self.Moved(self, self.cursor, by_user=by_user)
-
     def _by_key(self, cursor: int) -> None:
         forwards = cursor > self.cursor
         if self.count and self.cursor == (self.count - 1 if forwards else 0) and not 0 <= cursor < self.count:
@@ -248,8 +228,8 @@ class LazyTable(PagedView[Sequence[Row]]):
     def action_move_column(self, step: int) -> None:
         """Go to another column, and scroll so that it is seen."""
         self.column = max(0, min(self.column + step, len(self.columns) - 1))
-        left = sum(self.widths[: self.column]) + 2 * self.column + (GUTTER if self.column else 0)
-        right = left + self.widths[self.column] + (0 if self.column else GUTTER)
+        begin, right = self._edges()[self.column]
+        left = begin if self.column else 0
         seen = self.scrollable_content_region.width
         x = self.scroll_offset.x
         if left < x or right - left > seen:
@@ -266,18 +246,15 @@ class LazyTable(PagedView[Sequence[Row]]):
 
     # Choosing, marking, sorting.
 
-    def _choice(self) -> Message:
-        return self.Chosen(self, self.cursor)
-
     def action_mark(self) -> None:
         if self.count:
             self.marked ^= {self.cursor}
             self._move(self.cursor + 1, by_user=True)
 
     def action_sort(self) -> None:
-        """Sort up, down, and as the source has the rows, by turns."""
+        """Sort up, down, and as the rows come, by turns."""
         is_up, is_down = (self.sorted_by == (self.column, reverse) for reverse in (False, True))
-        self.post_message(self.SortWanted(self, None if is_down else self.column, is_up))
+        self.post_message(self.SortWanted(None if is_down else self.column, is_up))
 
     def show_sorted(self, column: int | None, reverse: bool = False) -> None:
         """Show in the titles what the rows are sorted by."""
@@ -300,8 +277,8 @@ class LazyTable(PagedView[Sequence[Row]]):
     def on_mouse_down(self, event: events.MouseDown) -> None:
         if not self.titles or event.y != 0:
             return
-        ends = accumulate((width + 2 for width in self.widths), initial=GUTTER)
-        self.column = min(bisect_right(list(ends)[1:], self.scroll_offset.x + int(event.x)), len(self.widths) - 1)
+        x = self.scroll_offset.x + int(event.x)
+        self.column = next((i for i, (_, end) in enumerate(self._edges()) if x < end + 2), len(self.widths) - 1)
         if self.sortable:
             self.action_sort()
         self.refresh()

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from rich.cells import cell_len, set_cell_size
 from rich.style import Style
 from rich.text import Text
+from textual.reactive import reactive
+from textual.screen import Screen
 from textual.widget import Widget
 from textual.widgets import Input
 
 from ..keys import shown
-
-if TYPE_CHECKING:
-    from textual.screen import Screen
 
 
 class TopLine(Widget):
@@ -22,25 +21,19 @@ class TopLine(Widget):
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {"top-line--name"}
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._path = self._what = self._right = ""
-
-    def show(self, path: str, what: str, right: str) -> None:
-        """Show texts that are safe to show."""
-        if (path, what, right) != (self._path, self._what, self._right):
-            self._path, self._what, self._right = path, what, right
-            self.refresh()
+    # The path, what of it, and what stands at the right; all safe to show.
+    shown: reactive[tuple[str, str, str]] = reactive(("", "", ""))
 
     def render(self) -> Text:
         """Return the line."""
         name = " kafkalog read-only "
-        room = self.size.width - cell_len(name) - cell_len(self._right) - 4
-        what = f" | {self._what}" if self._what else ""
+        path, what, right = self.shown
+        room = self.size.width - cell_len(name) - cell_len(right) - 4
+        what = f" | {what}" if what else ""
         text = Text(no_wrap=True, overflow="crop")
         text.append(name, self.get_component_rich_style("top-line--name"))
-        text.append(" " + set_cell_size(end_of(self._path + what, max(1, room)), max(0, room)) + "  ")
-        text.append(self._right + " ")
+        text.append(" " + set_cell_size(end_of(path + what, max(1, room)), max(0, room)) + "  ")
+        text.append(right + " ")
         return text
 
 
@@ -56,14 +49,7 @@ class TabLine(Widget):
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {"tab-line--current"}
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._tabs: Sequence[tuple[str, str, str, str, bool]] = ()
-
-    def show(self, tabs: Sequence[tuple[str, str, str, str, bool]]) -> None:
-        """Show other tabs."""
-        self._tabs = tabs
-        self.refresh()
+    tabs: reactive[Sequence[tuple[str, str, str, str, bool]]] = reactive(())
 
     def render(self) -> Text:
         """Return the tabs, in short where there is no room, but for the one that is shown."""
@@ -72,7 +58,7 @@ class TabLine(Widget):
 
     def _text(self, *, short: bool) -> Text:
         text = Text(no_wrap=True, overflow="crop")
-        for key, title, short_title, action, current in self._tabs:
+        for key, title, short_title, action, current in self.tabs:
             style = self.get_component_rich_style("tab-line--current") if current else Style()
             label = f"{key} {short_title if short and not current else title}"
             shown = f"[{label}]" if current else f" {label}" if short else f" {label} "

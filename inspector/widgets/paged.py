@@ -17,17 +17,16 @@ from abc import abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from textual import events
 from textual.message import Message
+from textual.reactive import reactive
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
+from textual.worker import WorkType
 
 from ..desk import Desk
-
-if TYPE_CHECKING:
-    from textual.worker import WorkType
 
 P = TypeVar("P")
 PIECES_KEPT = 16
@@ -44,11 +43,23 @@ class PagedView(ScrollView, Generic[P], can_focus=True):
         following: Whether the cursor stays at the end.
     """
 
+    when_empty: reactive[str] = reactive("")
+
     @dataclass
     class Failed(Message):
         """Message: a piece could not be read."""
 
         error: Exception
+
+    @dataclass
+    class Moved(Message):
+        """The cursor is at another row, or byte. by_user: somebody has moved it."""
+
+        cursor: int
+        by_user: bool
+
+    class Chosen(Message):
+        """Enter, or a double click."""
 
     class Paused(Message):
         """The user has gone up, away from the end that was followed."""
@@ -63,7 +74,6 @@ class PagedView(ScrollView, Generic[P], can_focus=True):
         self.cursor = 0
         self.count = 0
         self.following = False
-        self.when_empty = ""
         self._piece = piece
         self._unreadable = unreadable
         self._read: Callable[[int, int], P] | None = None
@@ -91,16 +101,8 @@ class PagedView(ScrollView, Generic[P], can_focus=True):
         """Set `virtual_size`: there is other room, or more to show."""
 
     @abstractmethod
-    def _moved(self, *, by_user: bool) -> Message:
-        """Return the message that the cursor is at another place."""
-
-    @abstractmethod
     def _at(self, x: int, y: int) -> int | None:
         """Return where the cursor goes with a click: x cells from the left of all, y lines below the top seen."""
-
-    @abstractmethod
-    def _choice(self) -> Message:
-        """Return the message that what the cursor is at is chosen."""
 
     def _line_of(self, cursor: int) -> int:
         return cursor
@@ -197,7 +199,7 @@ class PagedView(ScrollView, Generic[P], can_focus=True):
         self._show_line(self._line_of(self.cursor))
         self.refresh()
         if tell or before != self.cursor:
-            self.post_message(self._moved(by_user=by_user))
+            self.post_message(self.Moved(self.cursor, by_user))
 
     def _show_line(self, line: int, *, in_middle: bool = False) -> None:
         """Scroll, as far as is needed, to a line that is not seen."""
@@ -234,7 +236,7 @@ class PagedView(ScrollView, Generic[P], can_focus=True):
 
     def action_choose(self) -> None:
         if self.count:
-            self.post_message(self._choice())
+            self.post_message(self.Chosen())
 
     def pause(self) -> None:
         """Follow the end no more."""

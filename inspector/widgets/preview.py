@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from rich.text import Text
+from textual.reactive import reactive
 from textual.widget import Widget
 
 from ..highlighting import json_marks, wrapped
@@ -33,14 +34,7 @@ class Preview(Widget):
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {"preview--label", *(f"preview--{mark}" for mark in MARKS)}
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._parts: Sequence[Part] = ()
-
-    def show(self, parts: Sequence[Part]) -> None:
-        """Show the parts of another record."""
-        self._parts = parts
-        self.refresh()
+    parts: reactive[Sequence[Part]] = reactive(())
 
     def render(self) -> Text:
         """Return as many lines as there is room for."""
@@ -55,7 +49,7 @@ class Preview(Widget):
     def _lines(self) -> Iterator[Text]:
         # More than has room, so that long lines cost no more than is seen of them.
         most = self.size.width * (self.size.height + 1)
-        for part in self._parts:
+        for part in self.parts:
             label = Text(f"{part.label}  ", self.get_component_rich_style("preview--label"))
             if len(part.lines) > 1:
                 yield label

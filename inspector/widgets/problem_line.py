@@ -6,23 +6,18 @@
 from __future__ import annotations
 
 from rich.text import Text
+from textual.reactive import reactive
 from textual.widgets import Static
 
 from ..text import printable
 
 
 class ProblemLine(Static):
-    """`tell(problem)`; None takes it away."""
+    """Shows `problem`; None takes the line away."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.problem: str | None = None
-        self.display = False
+    problem: reactive[str | None] = reactive(None)
 
-    def tell(self, problem: str | None) -> None:
+    def watch_problem(self, problem: str | None) -> None:
         """Show a problem as it is, control characters escaped; no markup."""
-        if problem == self.problem:
-            return
-        self.problem = problem
         self.display = problem is not None
         self.update(Text(f"! {printable(problem)}" if problem else "", no_wrap=False))

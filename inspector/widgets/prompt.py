@@ -48,29 +48,26 @@ class Prompt(Horizontal):
         self._label = label
         self._submitted = submitted
         self._changed = changed
-        self._value = value
+        # Without its own bindings of the keys that the keymap has, and the value is never markup.
+        self._line = Input(value, compact=True, select_on_focus=False)
 
     def compose(self) -> ComposeResult:
         label = Static(Text(self._label))
         label.styles.width = len(self._label)
         yield label
-        # Without its own bindings of the keys that the keymap has, and the value is never markup.
-        yield Input(self._value, compact=True, select_on_focus=False)
+        yield self._line
 
     def on_mount(self) -> None:
         # At once: `focus()` would wait its turn, behind keys that are for this line.
-        line = self.query_one(Input)
-        self.screen.set_focus(line)
+        self.screen.set_focus(self._line)
         if self._replaced:
-            line.select_all()
+            self._line.select_all()
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        event.stop()
         if self._changed is not None:
             self._changed(event.value)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        event.stop()
         if self._accepts is not None and not self._accepts(event.value):
             return
         if self._history is not None and event.value:
@@ -84,7 +81,7 @@ class Prompt(Horizontal):
         self._recall(self._at + 1)
 
     def _recall(self, place: int) -> None:
-        history, line = self._history or [], self.query_one(Input)
+        history, line = self._history or [], self._line
         if not 0 <= place <= len(history):
             return
         if self._at == len(history):

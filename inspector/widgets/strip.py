@@ -9,8 +9,7 @@ A . has not been read yet, _ is room for what is to come. The cell of the cursor
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
 from rich.segment import Segment
 from textual import events
@@ -21,20 +20,7 @@ from textual.widget import Widget
 
 from ..columns import SYMBOLS
 from ..keys import bindings
-
-
-class MapCell(Protocol):
-    """What a cell is of: its kind is one of SYMBOLS."""
-
-    @property
-    def kind(self) -> str:
-        """The worst kind."""
-        ...
-
-    @property
-    def batches(self) -> int:
-        """The number of batches that begin in it."""
-        ...
+from ..model.types import Cell
 
 
 class SegmentStrip(Widget, can_focus=True):
@@ -43,24 +29,18 @@ class SegmentStrip(Widget, can_focus=True):
     COMPONENT_CLASSES: ClassVar[set[str]] = {f"segment-strip--{kind}" for kind in (*SYMBOLS, "cursor")}
     BINDINGS: ClassVar[list[BindingType]] = bindings("map")
 
-    @dataclass
     class Moved(Message):
         """The cursor is at another cell."""
 
-        cell: int
-
-    class Chosen(Moved):
+    class Chosen(Message):
         """Enter, or a click at the cell where the cursor was."""
 
     class ShadeWanted(Message):
         """Message: the user wants the cells to show their next property."""
 
-    class Resized(Message):
-        """Another number of cells has room."""
-
     def __init__(self) -> None:
         super().__init__()
-        self.cells: Sequence[MapCell] = ()
+        self.cells: Sequence[Cell] = ()
         self.shades: Sequence[str] = ()
         self.cursor = 0
 
@@ -69,7 +49,7 @@ class SegmentStrip(Widget, can_focus=True):
         """How many have room."""
         return self.size.width * self.size.height
 
-    def show(self, cells: Sequence[MapCell], shades: Sequence[str] = ()) -> None:
+    def show(self, cells: Sequence[Cell], shades: Sequence[str] = ()) -> None:
         """Show other cells; the cursor stays where it is, as far as it can.
 
         Args:
@@ -85,7 +65,7 @@ class SegmentStrip(Widget, can_focus=True):
         before, self.cursor = self.cursor, max(0, min(cell, len(self.cells) - 1))
         self.refresh()
         if before != self.cursor:
-            self.post_message(self.Moved(self.cursor))
+            self.post_message(self.Moved())
 
     def render_line(self, y: int) -> Strip:
         """Return one line of the map."""
@@ -99,13 +79,10 @@ class SegmentStrip(Widget, can_focus=True):
             segments.append(Segment((self.shades[i] if self.shades else "") or _symbol(cell), style))
         return Strip(segments).extend_cell_length(width, self.rich_style)
 
-    def on_resize(self) -> None:
-        self.post_message(self.Resized())
-
     def on_click(self, event: events.Click) -> None:
         cell = int(event.y) * self.size.width + int(event.x)
         if cell == self.cursor and event.chain == 2:
-            self.post_message(self.Chosen(cell))
+            self.post_message(self.Chosen())
         elif cell < len(self.cells):
             self.go(cell)
 
@@ -128,10 +105,10 @@ class SegmentStrip(Widget, can_focus=True):
 
     def action_choose(self) -> None:
         if self.cells:
-            self.post_message(self.Chosen(self.cursor))
+            self.post_message(self.Chosen())
 
 
-def _symbol(cell: MapCell) -> str:
+def _symbol(cell: Cell) -> str:
     """Return the symbol of the kind; of plain data the number of batches that begin in the cell."""
     if cell.kind != "data" or not cell.batches:
         return SYMBOLS[cell.kind]

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import ClassVar, NamedTuple
 
 from rich.text import Text
+from textual.reactive import reactive
 from textual.widget import Widget
 
 
@@ -73,19 +74,11 @@ def legend(marks: Watermarks, width: int) -> str:
 
 
 class WatermarkBar(Widget):
-    """`show(watermarks)`."""
+    """Shows `marks`."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {"watermark-bar--letter", "watermark-bar--bar"}
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.marks = Watermarks()
-
-    def show(self, marks: Watermarks) -> None:
-        """Show other offsets."""
-        if marks != self.marks:
-            self.marks = marks
-            self.refresh()
+    marks: reactive[Watermarks] = reactive(Watermarks())
 
     def render(self) -> Text:
         """Return the two lines."""

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kafkalog.inspector.app import InspectorApp, Start
+from kafkalog.inspector.app import InspectorApp
 from kafkalog.inspector.columns import Times
 from kafkalog.inspector.config import Settings
 from kafkalog.inspector.model.model import Model
@@ -98,7 +98,7 @@ def drive(
     """Open `path`, do the steps, and quit. What the application raises is raised here."""
 
     async def run() -> None:
-        app = InspectorApp(Model(path), settings, Start(times=Times(settings.time_zone, lambda: NOW)))
+        app = InspectorApp(Model(path), settings, Times(settings.time_zone, lambda: NOW))
         _keep_notifications(app)
         async with app.run_test(size=size, notifications=True) as pilot:
             await steps(Terminal(app, pilot))

@@ -48,8 +48,7 @@ def test_verify_reports_the_position_of_damage(tmp_path: Path) -> None:
         assert (run.state, run.problem) == ("finished", None)
         assert [(each.code, each.position) for each in run.findings] == [("crc-mismatch", damage.start_of(batches, 3))]
         assert run.counts[Severity.ERROR] == 1
-        assert run.progress.is_done
-        assert run.progress.total_bytes == path.stat().st_size
+        assert run.progress.done_bytes == run.progress.total_bytes == path.stat().st_size
         assert runs.of(VerifyRun, path.parent) is run
 
     within(steps)

@@ -9,7 +9,10 @@ import pytest
 
 pytest.importorskip("textual", reason="Textual is not installed")
 
+from kafkalog.fsck import Finding
 from kafkalog.inspector.jobs.runs import StatisticsRun, VerifyRun
+from kafkalog.inspector.model.types import Byte, Offset, Target
+from kafkalog.inspector.views.verify import target_of
 from kafkalog.inspector.widgets.lazy_table import LazyTable
 from kafkalog.inspector.widgets.prompt import Prompt
 from tests.helpers import damage
@@ -81,6 +84,16 @@ def test_enter_on_a_finding_goes_to_its_byte(damaged: Path) -> None:
         await at.press("escape", sees="! errors 2")
 
     drive(damaged / "damaged-0", steps)
+
+
+def test_a_finding_in_an_index_leads_to_its_offset_and_one_in_a_segment_to_its_byte(tmp_path: Path) -> None:
+    def target(name: str, checked: Path = tmp_path) -> Target | None:
+        return target_of(Finding("crc-mismatch", str(tmp_path / "a-0" / name), "", 96, 8, 1042), checked)
+
+    assert target(f"{40:020}.log") == Byte(96, 40)
+    assert target(f"{40:020}.index") == Offset(1042)
+    assert target("copy.log") == Offset(1042)
+    assert target("copy.log", tmp_path / "a-0" / "copy.log") == Byte(96)
 
 
 def test_findings_are_sorted_and_copied(damaged: Path) -> None:

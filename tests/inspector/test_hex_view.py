@@ -13,8 +13,10 @@ pytest.importorskip("textual", reason="Textual is not installed")
 from textual.widgets import Static
 
 from kafkalog import ByteBufferMessageSet, Record
+from kafkalog.inspector.model.segment import SegmentReader
 from kafkalog.inspector.screens.partition import PartitionScreen
-from kafkalog.inspector.views.hex import HexView, SegmentBytes
+from kafkalog.inspector.views import hex as hex_view
+from kafkalog.inspector.views.hex import HexView
 from kafkalog.inspector.widgets.hex import HexLines
 from tests.helpers.driving import Terminal, check_snapshot, drive
 from tests.helpers.inspected import reader_of
@@ -398,13 +400,13 @@ def test_each_segment_opens_at_its_first_byte(golden_logs: Path) -> None:
 
 def test_only_visible_bytes_are_read(golden_logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[int] = []
-    window = SegmentBytes.window
+    bytes_in = hex_view.bytes_in
 
-    def noting(self: SegmentBytes, start: int, length: int) -> object:
+    def noting(segment: SegmentReader, start: int, length: int) -> object:
         read.append(start)
-        return window(self, start, length)
+        return bytes_in(segment, start, length)
 
-    monkeypatch.setattr(SegmentBytes, "window", noting)
+    monkeypatch.setattr(hex_view, "bytes_in", noting)
 
     async def steps(at: Terminal) -> None:
         await bytes_of(at)

@@ -17,7 +17,7 @@ from textual.app import App, ComposeResult
 from textual.pilot import Pilot
 
 from kafkalog.inspector.desk import Desk
-from kafkalog.inspector.tables import Column, Row, Rows, Source
+from kafkalog.inspector.tables import Column, Row, in_memory
 from kafkalog.inspector.widgets.lazy_table import PAGE, LazyTable
 from tests.helpers.driving import PATIENCE_SECONDS
 
@@ -53,12 +53,12 @@ class TableApp(App[None]):
     def compose(self) -> ComposeResult:
         yield LazyTable([Column("NAME", 12), Column("MARKUP", 30), Column("FAR", 60)][:2])
 
-    def on_lazy_table_chosen(self, message: LazyTable.Chosen) -> None:
-        self.messages.append(("chosen", message.row))
+    def on_paged_view_chosen(self) -> None:
+        self.messages.append(("chosen", self.query_one(LazyTable).cursor))
 
     def on_lazy_table_sort_wanted(self, message: LazyTable.SortWanted) -> None:
         self.messages.append(("sort", message.column, message.reverse))
-        message.table.show_sorted(message.column, message.reverse)
+        self.query_one(LazyTable).show_sorted(message.column, message.reverse)
 
     def on_paged_view_paused(self) -> None:
         self.messages.append("paused")
@@ -99,7 +99,7 @@ async def settled(pilot: Pilot[None], condition: Callable[[], bool]) -> None:
 
 async def shown(table: LazyTable, pilot: Pilot[None], count: int = MANY) -> tuple[Numbers, Desk]:
     source, desk = Numbers(), Desk("test")
-    table.show(source, count, desk)
+    table.show(source.rows, count, desk)
     await settled(pilot, lambda: table._row(table.cursor) is not None)
     return source, desk
 
@@ -169,7 +169,7 @@ def test_a_key_is_answered_while_rows_are_on_their_way() -> None:
     async def steps(app: TableApp, table: LazyTable, pilot: Pilot[None]) -> None:
         source, desk = Numbers(), Desk("test")
         source.gate.clear()
-        table.show(source, 1000, desk)
+        table.show(source.rows, 1000, desk)
         await pilot.press("down", "down")
         await settled(pilot, lambda: table.cursor == 2 and seen(app)[3] == ">   …")
         source.gate.set()
@@ -183,9 +183,9 @@ def test_late_rows_of_an_earlier_source_are_discarded() -> None:
     async def steps(app: TableApp, table: LazyTable, pilot: Pilot[None]) -> None:
         source, desk = Numbers(), Desk("test")
         source.gate.clear()
-        table.show(source, 10, desk)
+        table.show(source.rows, 10, desk)
         await settled(pilot, source.begun.is_set)
-        table.show(Rows([Row(("other", ""))]), 1)
+        table.show(in_memory([Row(("other", ""))]), 1)
         source.gate.set()
         await asyncio.sleep(0.05)
         await pilot.pause()
@@ -212,7 +212,7 @@ def test_a_page_requested_before_the_table_grew_is_read_again() -> None:
     async def steps(app: TableApp, table: LazyTable, pilot: Pilot[None]) -> None:
         source, desk = Growing(), Desk("test")
         source.gate.clear()
-        table.show(source, source.total, desk)
+        table.show(source.rows, source.total, desk)
         await settled(pilot, source.begun.is_set)
         source.total = 20
         table.grow(source.total)
@@ -228,13 +228,12 @@ def test_a_page_requested_before_the_table_grew_is_read_again() -> None:
 
 
 def test_an_error_of_the_source_is_reported_and_the_table_goes_on() -> None:
-    class Failing(Source):
-        def rows(self, first: int, count: int) -> Sequence[Row]:
-            raise OSError("gone")
+    def failing(first: int, count: int) -> Sequence[Row]:
+        raise OSError("gone")
 
     async def steps(app: TableApp, table: LazyTable, pilot: Pilot[None]) -> None:
         desk = Desk("test")
-        table.show(Failing(), 10, desk)
+        table.show(failing, 10, desk)
         await settled(pilot, lambda: "gone" in app.messages)
         await pilot.press("down")
         await settled(pilot, lambda: table.cursor == 1)
@@ -245,7 +244,7 @@ def test_an_error_of_the_source_is_reported_and_the_table_goes_on() -> None:
 
 def test_columns_are_made_wider_and_narrower_by_keys() -> None:
     async def steps(app: TableApp, table: LazyTable, pilot: Pilot[None]) -> None:
-        table.show(Rows([Row(("a", "b"))]), 1)
+        table.show(in_memory([Row(("a", "b"))]), 1)
         await pilot.press("right", ">", ">", "left", "<")
         assert table.widths == [10, 34]
 
@@ -254,7 +253,7 @@ def test_columns_are_made_wider_and_narrower_by_keys() -> None:
 
 def test_sorting_goes_up_down_and_back_to_none() -> None:
     async def steps(app: TableApp, table: LazyTable, pilot: Pilot[None]) -> None:
-        table.show(Rows([Row(("a", "b"))]), 1)
+        table.show(in_memory([Row(("a", "b"))]), 1)
         expected = [("sort", 0, False), ("sort", 0, True), ("sort", None, False), ("sort", 1, False)]
         for number, keys in enumerate(("s", "s", "s", "ls")):
             await pilot.press(*keys)
@@ -266,7 +265,7 @@ def test_sorting_goes_up_down_and_back_to_none() -> None:
 
 def test_rows_are_marked_and_chosen() -> None:
     async def steps(app: TableApp, table: LazyTable, pilot: Pilot[None]) -> None:
-        table.show(Rows([Row((str(i), "")) for i in range(5)]), 5)
+        table.show(in_memory([Row((str(i), "")) for i in range(5)]), 5)
         await pilot.press("m", "m", "up", "m", "enter")
         await settled(pilot, lambda: table.marked == {0} and table.cursor == 2)
         await settled(pilot, lambda: app.messages == [("chosen", 2)])

@@ -60,7 +60,7 @@ def test_a_cell_of_plain_data_shows_how_many_batches_begin_in_it(tmp_path: Path)
 
 
 def test_v_shades_cells_by_the_size_of_records_and_by_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kafkalog.inspector.views.segment_map.has_blocks", lambda: True)
+    monkeypatch.setattr("kafkalog.inspector.views.map.has_blocks", lambda: True)
     sizes = (100, 100, 100, 4000)
     data = b"".join(
         V2Batch(records(bytes(size)), base_offset=i, max_timestamp=1_700_000_000_000 + i * 1000).encoded()

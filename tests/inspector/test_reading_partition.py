@@ -14,7 +14,7 @@ import pytest
 import kafkalog
 from kafkalog import LogConfig, Record
 from kafkalog.inspector.model.model import Model
-from kafkalog.inspector.model.partition import SETTLED_SECONDS
+from kafkalog.inspector.model.partition import KEPT, SETTLED_SECONDS
 from kafkalog.inspector.model.types import Byte, Offset, Place, Time
 from tests.helpers.golden import unpacked
 from tests.helpers.inspected import all_records, read_through, segment_file
@@ -247,7 +247,7 @@ def test_no_more_than_a_few_segments_are_kept_open(tmp_path: Path) -> None:
     bases = [row.base_offset for row in reader.refresh().segments]
     assert len(bases) > 3
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("kafkalog.inspector.model.partition.KEPT", 3)
+        patch.setitem(KEPT, "show", 3)
         kept = [reader.segment(base) for base in bases]
         for each in kept:
             read_through(each) if each in kept[-3:] else None

@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import math
 import time
-from typing import TYPE_CHECKING
 
 from rich.text import Text
 from textual.app import ComposeResult
-from textual.widget import Widget
 from textual.widgets import Static
 
 from .. import messages, text
 from ..browsing import Browsing
 from ..charts import BLOCKS, has_blocks
-from ..model.types import Place
+from ..model.types import BatchRow, Cell, Place
 from ..widgets.strip import SegmentStrip
 from .view import View, start
-
-if TYPE_CHECKING:
-    from ..model.types import BatchRow, Cell
 
 BETWEEN_DRAWINGS_SECONDS = 0.3
 CELL_BYTES = 64
@@ -29,7 +24,7 @@ SHADES = ("batches", "bytes a record", "time")
 BARS, PLAIN_BARS = BLOCKS[1:], "12345678"
 
 
-class SegmentMapView(View):
+class MapView(View):
     """Enter opens the batches of a cell."""
 
     def __init__(self, browsing: Browsing) -> None:
@@ -38,19 +33,12 @@ class SegmentMapView(View):
         self._shade = SHADES[0]
         self._bars = BARS if has_blocks() else PLAIN_BARS
         self._drawn = 0.0
+        self._strip = SegmentStrip()
 
     def compose(self) -> ComposeResult:
         yield Static(Text(LEGEND), classes="heading")
-        yield SegmentStrip()
+        yield self._strip
         yield Static(classes="facts")
-
-    @property
-    def _strip(self) -> SegmentStrip:
-        return self.query_one(SegmentStrip)
-
-    @property
-    def focus_target(self) -> Widget | None:
-        return self._strip
 
     async def appear(self) -> None:
         before = self._strip.cursor
@@ -104,8 +92,7 @@ class SegmentMapView(View):
     def _written(self, value: float) -> str:
         return self.session.times.short(int(value)) if self._shade == "time" else text.size(round(2**value))
 
-    def on_segment_strip_shade_wanted(self, message: SegmentStrip.ShadeWanted) -> None:
-        message.stop()
+    def on_segment_strip_shade_wanted(self) -> None:
         self._shade = SHADES[(SHADES.index(self._shade) + 1) % len(SHADES)]
         self._show_cells()
 
@@ -117,13 +104,11 @@ class SegmentMapView(View):
     def _cell_at(self, position: int) -> int:
         return max((i for i, cell in enumerate(self._cells) if cell.position <= position), default=0)
 
-    def on_segment_strip_resized(self, message: SegmentStrip.Resized) -> None:
-        message.stop()
+    def on_resize(self) -> None:
         if self.display:
             start(self, "draw", self.appear)
 
-    def on_segment_strip_moved(self, message: SegmentStrip.Moved) -> None:
-        message.stop()
+    def on_segment_strip_moved(self) -> None:
         start(self, "cell", self._look_at)
 
     async def _look_at(self) -> None:
@@ -142,8 +127,7 @@ class SegmentMapView(View):
         place += f"{text.size(cell.bytes)} from position {cell.position:,}"
         if cell.first_row < 0:
             facts.update(Text(f"{place}\nno batch begins here"))
-            row = await self.browsing.ask(segment.batch_at, position=cell.position)
-            return None if row is None else await self.browsing.ask(segment.batch, row)
+            return await self.browsing.ask(segment.batch_over, cell.position)
         batch = await self.browsing.ask(segment.batch, cell.first_row)
         count = cell.batches
         begins = None if batch is None else batch.base_offset
@@ -155,8 +139,7 @@ class SegmentMapView(View):
             self.post_message(messages.Told(batch.problem))
         return batch
 
-    def on_segment_strip_chosen(self, message: SegmentStrip.Chosen) -> None:
-        message.stop()
+    def on_segment_strip_chosen(self) -> None:
         self.post_message(messages.OpenView("batches"))
 
 
