@@ -24,7 +24,7 @@ from kafkalog.fsck.repair_journal import APPLYING, UNDOING, Journals, State, jou
 from kafkalog.fsck.salvaging import lost_offsets
 from kafkalog.fsck.state_checks import metadata_findings
 from kafkalog.fsck.verifying import Options, scope_of, verify_path
-from kafkalog.storage.checkpoint.checkpoint_file import dropped_lines
+from kafkalog.storage.checkpoint.checkpoint_file import read_damaged_offset_checkpoint
 from kafkalog.storage.checkpoint.partition_metadata_file import is_topic_id, read_partition_metadata
 from kafkalog.storage.data_dir.discover import META_PROPERTIES, DataDir, LogFile, PartitionDir, discover
 from kafkalog.storage.file_names import (
@@ -416,7 +416,7 @@ class _Planning:
                 self._ids.get(path),
                 tuple(_lost(mending, path, found)),
                 _held_in(path) if mending is Mending.ASIDE else None,
-                tuple(dropped_lines(path)) if any(map(_is_of_form, found)) else (),
+                tuple(read_damaged_offset_checkpoint(path)[1]) if any(map(_is_of_form, found)) else (),
                 self._other_id_of_cluster(path),
             )
             for (mending, path), found in self._changes.items()
@@ -604,6 +604,6 @@ def _id_in(path: Path) -> str | None:
 def _id_in_text(path: Path) -> str | None:
     """Return the topic id in a damaged `partition.metadata`; None if there is none."""
     with suppress(CorruptCheckpointError, OSError):
-        match = _AN_ID.search(read_small_text(path, 1 << 16))
+        match = _AN_ID.search(read_small_text(path, 1 << 16) or "")
         return match[1] if match and is_topic_id(match[1]) else None
     return None

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalog.errors import CorruptCheckpointError
@@ -164,41 +164,6 @@ def test_any_bytes_are_entries_or_damage(tmp_path_factory: pytest.TempPathFactor
     for read in (read_offset_checkpoint, read_leader_epoch_checkpoint):
         with suppress(CorruptCheckpointError):
             assert all(len(entry) == 2 for entry in read(path))
-
-
-numbers = st.sampled_from([0, 7, 2**31 - 1, 2**31, 2**63 - 2, 2**63 - 1, 2**63, 2**64])
-edits = st.lists(
-    st.tuples(st.integers(0, 60), st.sampled_from(["", "1", " ", "\n", "\t", "+", "_", "\u0661"])), max_size=3
-)
-
-
-@example([(2**31, 0)], [], False)
-@example([(0, 2**63)], [], False)
-@example([(0, 0)], [(0, "1")], False)
-@example([(0, 0)], [(2, "1")], False)
-@example([(0, 0)], [(6, "")], True)
-@example([], [(0, ""), (2, "")], True)
-@given(st.lists(st.tuples(numbers.filter(lambda number: number < 2**32), numbers), max_size=3), edits, st.booleans())
-def test_epochs_as_they_are_written_are_read_as_line_by_line(
-    tmp_path_factory: pytest.TempPathFactory, entries: list[tuple[int, int]], edits: list[tuple[int, str]], cut: bool
-) -> None:
-    path = tmp_path_factory.getbasetemp() / "epochs"
-    write_leader_epoch_checkpoint(path, entries, sync=False)
-    text = path.read_text()
-    for position, inserted in edits:
-        text = text[:position] + inserted + text[position + cut :]
-    path.write_text(text)
-
-    def outcome() -> list[tuple[int, int]] | str:
-        try:
-            return read_leader_epoch_checkpoint(path)
-        except CorruptCheckpointError as error:
-            return str(error)
-
-    fast = outcome()
-    with pytest.MonkeyPatch.context() as patches:
-        patches.setattr("kafkalog.storage.checkpoint.checkpoint_file._entries_as_written", lambda text: None)
-        assert outcome() == fast
 
 
 def test_a_checkpoint_is_read_again_only_where_it_has_been_replaced(

@@ -57,13 +57,13 @@ def test_a_sparse_clean_shutdown_file_has_no_broker_epoch(tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
-def test_a_million_leader_epochs_load_in_a_second_or_so(tmp_path: Path) -> None:
+def test_a_hundred_thousand_leader_epochs_load_in_less_than_a_second(tmp_path: Path) -> None:
     path = tmp_path / "leader-epoch-checkpoint"
-    write_leader_epoch_checkpoint(path, [(epoch, 3 * epoch) for epoch in range(1_000_000)])
+    write_leader_epoch_checkpoint(path, [(epoch, 3 * epoch) for epoch in range(100_000)])
     began = time.process_time()
     cache = LeaderEpochCache(path, writable=False)
-    assert time.process_time() - began < 2.5
-    assert (cache.latest_entry, cache.epoch_for_offset(1_500_001)) == ((999_999, 2_999_997), 500_000)
+    assert time.process_time() - began < 0.8
+    assert (cache.latest_entry, cache.epoch_for_offset(150_001)) == ((99_999, 299_997), 50_000)
 
 
 def test_thirty_thousand_leader_epochs_load(tmp_path: Path) -> None:

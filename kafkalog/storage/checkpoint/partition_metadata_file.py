@@ -68,11 +68,10 @@ def read_partition_metadata(path: Path) -> PartitionMetadata | None:
         CorruptCheckpointError: The file does not follow its format.
         OSError: The file was not read.
     """
-    try:
-        lines = read_small_text(path, MAX_BYTES).splitlines()
-    except FileNotFoundError:
+    text = read_small_text(path, MAX_BYTES)
+    if text is None:
         return None
-    version, topic_id = (_value(path, lines, number) for number in (0, 1))
+    version, topic_id = (_value(path, text.splitlines(), number) for number in (0, 1))
     if not _NUMBER.fullmatch(version) or int(version) > INT32_MAX:
         raise CorruptCheckpointError("the version is unknown", str(path), None, "0 or more", version)
     return PartitionMetadata(int(version), _read_topic_id(path, topic_id))

@@ -26,7 +26,7 @@ import numpy as np
 from kafkalog._speedups.arguments import INT64_MAX
 from kafkalog.errors import ChangedWhileReading, CorruptRecordError, LogTruncatedError, OffsetOutOfRangeError
 from kafkalog.record.decoding import Entries, Reading, pays_in_threads, pieces, read_columns
-from kafkalog.record.message_set import MOST_WAITING_BYTES, RUN_BYTES, RUN_GROWTH, LONG_RUN_BYTES, memory_of
+from kafkalog.record.message_set import LONG_RUN_BYTES, MOST_WAITING_BYTES, RUN_BYTES, RUN_GROWTH, memory_of
 from kafkalog.record.ordered_map import ordered_map
 from kafkalog.record.record_batch import RecordBatch, batches_of
 from kafkalog.record.record_columns import RecordColumns
