@@ -17,7 +17,7 @@ from kafkalog.cli import FINDINGS, SOUND
 from kafkalog.cli.common_options import LogPath
 from kafkalog.cli.offset_steps import OffsetSteps
 from kafkalog.cli.output import abandon, complain, flush_stdout, is_terminal, write_text
-from kafkalog.cli.signals import Terminated, raised
+from kafkalog.cli.signals import raised
 
 if TYPE_CHECKING:
     from kafkalog import CompressionType, LogConfig, WritableLog
@@ -103,9 +103,6 @@ def append(
     try:
         with raised(), _opened(directory, config, output) as log:
             problem = Appending(log, codec, batch_bytes, flush, offsets).append_all(records)
-    except Terminated as end:
-        complain(end)
-        return end.exit_code
     finally:
         for note in offsets.notes():
             complain(f"{directory}: {note}")

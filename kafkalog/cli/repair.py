@@ -18,7 +18,7 @@ from kafkalog.cli.common_options import LogPath, document_option, jobs_option, q
 from kafkalog.cli.json_shapes import JSON_VERSION, of_finding, of_ranges, text_of
 from kafkalog.cli.output import complain, counted, path_text, printable, write_text
 from kafkalog.cli.progress import Progress
-from kafkalog.cli.signals import Terminated, raised
+from kafkalog.cli.signals import raised
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -93,11 +93,8 @@ def repair(  # noqa: PLR0917 # click passes them by name
     try:
         with raised(), Progress(lambda: log_bytes(found), quiet=quiet) as progress:
             work.run(progress, applied=applied)
-    except BaseException as error:
+    except BaseException:
         work.tell_unfinished()
-        if isinstance(error, Terminated):
-            complain(error)
-            return error.exit_code
         raise
     assert work.plan is not None
     for why in work.plan.stray_journals.values():

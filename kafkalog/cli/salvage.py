@@ -17,7 +17,7 @@ from kafkalog.cli.common_options import LogPath, document_option, quiet_option, 
 from kafkalog.cli.json_shapes import JSON_VERSION, of_place, text_of
 from kafkalog.cli.output import complain, counted, human_size, printable, write_text
 from kafkalog.cli.progress import Progress
-from kafkalog.cli.signals import Terminated, raised
+from kafkalog.cli.signals import raised
 from kafkalog.errors import KafkaLogError, LogLockedError
 
 if TYPE_CHECKING:
@@ -98,9 +98,6 @@ def salvage(  # noqa: PLR0917 # click passes them by name
                 progress.clear()
                 if not silent:
                     write_text(_sentence(results[-1]) + "\n")
-    except Terminated as end:
-        complain(end)
-        return end.exit_code
     finally:
         if form == "json":
             fields = [_fields(each) for each in results]

@@ -19,9 +19,9 @@ import click
 from kafkalog.cli import FINDINGS, SOUND, UNREADABLE
 from kafkalog.cli.common_options import jobs_option, paths_argument, select, topic_option
 from kafkalog.cli.json_shapes import JSON_VERSION, of_check, of_finding, text_of
-from kafkalog.cli.output import colour_wanted, complain, counted, human_size, path_text, printable, styled, write_text
+from kafkalog.cli.output import colour_wanted, counted, human_size, path_text, printable, styled, write_text
 from kafkalog.cli.progress import Progress
-from kafkalog.cli.signals import Terminated, raised
+from kafkalog.cli.signals import raised
 from kafkalog.sizes import parse_size
 
 if TYPE_CHECKING:
@@ -250,9 +250,6 @@ def verify(  # noqa: PLR0917 # click passes them by name
                     for finding in findings:
                         report.add(finding)
         complete = True
-    except Terminated as end:
-        complain(end)
-        return end.exit_code
     finally:
         if not complete:
             # The check sets it only with a finding and at its end.

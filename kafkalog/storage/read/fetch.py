@@ -60,12 +60,11 @@ def fetch(segments: LogSegments, log_end: LogOffsetMetadata, asked: Fetch) -> Fe
 
 
 def offset_metadata(segments: LogSegments, log_end: LogOffsetMetadata, offset: int) -> LogOffsetMetadata:
-    """Return the place of the batch that contains an offset.
-
-    Raises:
-        OffsetOutOfRangeError: The offset is after the log end or before the first segment.
-    """
-    return fetch(segments, log_end, Fetch(offset, 1, False, log_end)).fetch_offset_metadata
+    """Return the place of the batch that contains an offset; only the offset if it is not in the log."""
+    try:
+        return fetch(segments, log_end, Fetch(offset, 1, False, log_end)).fetch_offset_metadata
+    except OffsetOutOfRangeError:
+        return LogOffsetMetadata(offset)
 
 
 def _end_of(segment: LogSegment, bound: LogOffsetMetadata) -> int | None:
