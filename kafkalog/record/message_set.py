@@ -24,7 +24,7 @@ from kafkalog._speedups.record import Record
 from kafkalog.attributes import CodecName, CompressionType, TimestampType
 from kafkalog.record import decompress
 from kafkalog.record.batch_validity import ensure_valid, wrong_checksum
-from kafkalog.record.decoding import Entries, Reading, pays_in_threads, pieces, read_columns
+from kafkalog.record.decoding import Entries, Reading, pays_in_threads, pieces, read_columns, units
 from kafkalog.record.framing import EndOfData, Stop, end_of
 from kafkalog.record.ordered_map import ordered_map
 from kafkalog.record.record_batch import RecordBatch, batches_of
@@ -135,18 +135,11 @@ class MessageSet(ABC):
             ValueError: `threads` is less than 1.
         """
         threads = whole("threads", threads, 1, INT32_MAX)
-        decode = partial(self._decoded, self._reading_as(check_crcs))
+        decode = partial(self._decoded, replace(self._reading, check_crcs=flag("check_crcs", check_crcs)))
         if threads == 1:
             return chain.from_iterable(map(decode, self._runs()))
-        return ordered_map(
-            decode, self._units(), threads, weigh=memory_of, most=MOST_WAITING_BYTES, pays=pays_in_threads
-        )
-
-    def _reading_as(self, check_crcs: bool) -> Reading:
-        reading = self._reading
-        return (
-            reading if flag("check_crcs", check_crcs) == reading.check_crcs else replace(reading, check_crcs=check_crcs)
-        )
+        tasks = chain.from_iterable(map(units, self._runs(span=LONG_RUN_BYTES)))
+        return ordered_map(decode, tasks, threads, weigh=memory_of, most=MOST_WAITING_BYTES, pays=pays_in_threads)
 
     def _decoded(self, reading: Reading, rows: NDArray[np.void]) -> Iterator[RecordColumns]:
         return chain.from_iterable(read_columns(self._entries(piece), reading) for piece in pieces(rows))
@@ -309,14 +302,6 @@ class MessageSet(ABC):
 
     def _like(self, buffer: "ReadableBuffer") -> "ByteBufferMessageSet":
         return ByteBufferMessageSet(buffer, decompression_limit=self._reading.decompression_limit)
-
-    def _units(self) -> Iterator[NDArray[np.void]]:
-        """Yield the rows for each task of a thread: enough to outweigh its cost, few enough to bound the memory."""
-        for run in self._runs(span=LONG_RUN_BYTES):
-            if run["compression_type"].any():
-                yield from pieces(run)
-            else:
-                yield run
 
 
 class ByteBufferMessageSet(MessageSet):

@@ -9,7 +9,7 @@ One thread writes, any number of threads read, and no reader waits: each change 
 reader continues with a snapshot of the log. Kafka: `LogSegments`.
 """
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from operator import attrgetter
 
@@ -23,8 +23,6 @@ class LogSegments:
 
     def __init__(self, segments: Iterable[LogSegment] = ()) -> None:
         self._segments: tuple[LogSegment, ...] = ()
-        # The largest timestamp up to each of the first segments. Timestamps of sealed segments do not change.
-        self._latest: tuple[tuple[LogSegment, ...], tuple[int, ...]] = (), ()
         self.add_all(segments)
 
     # --- changes: one thread at a time
@@ -171,28 +169,14 @@ class LogSegments:
         Raises:
             OSError: A file has been deleted.
         """
-        current, (known, latest) = self._segments, self._latest
-        if known is not current:
-            latest = ()
-        if len(latest) < len(current) - 1 and (not latest or latest[-1] < timestamp):
-            latest = self._look_at_more(current, latest, timestamp)
-        at = bisect_left(latest, timestamp)
-        if at < len(latest):
-            return current[at]
-        active = current[-1] if current else None
+        segments = self._segments
+        for segment in segments[:-1]:
+            if _latest_in(segment) >= timestamp:
+                return segment
+        active = segments[-1] if segments else None
         if active is not None and active.writable and active.largest_timestamp < timestamp:
             return None
         return active
-
-    def _look_at_more(self, current: tuple[LogSegment, ...], known: tuple[int, ...], timestamp: int) -> tuple[int, ...]:
-        """Extend the largest timestamps up to each sealed segment, until one is `timestamp` or later."""
-        latest = list(known)
-        for segment in current[len(known) : -1]:
-            latest.append(max(_latest_in(segment), latest[-1] if latest else -1))
-            if latest[-1] >= timestamp:
-                break
-        self._latest = current, tuple(latest)
-        return self._latest[1]
 
     def between(self, start: int, end: int) -> tuple[LogSegment, ...]:
         """Return the segments that may contain offsets in [start, end).
