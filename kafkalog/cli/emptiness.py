@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from kafkalog.cli.positions import Range, time_text
 from kafkalog.record.layout import NO_TIMESTAMP
+from kafkalog.storage.remote_path import to_path
 
 if TYPE_CHECKING:
     from kafkalog.cli.log_source import Source
@@ -37,7 +38,6 @@ def reason_for_nothing(source: Source, wanted: Range, what: str, *, control: boo
 def _times(source: Source) -> str:
     """Return the range of timestamps in words."""
     from kafkalog.scan.summary import SegmentSummary, summarise
-    from kafkalog.storage.remote_path import to_path
 
     total = SegmentSummary()
     for file in source.files:

@@ -19,6 +19,7 @@ from kafkalog.cli.output import colour_wanted, counted, human_size, path_text, p
 from kafkalog.cli.progress import Progress
 from kafkalog.cli.signals import raised
 from kafkalog.cli.verify import COLOURS
+from kafkalog.storage.data_dir.discover import discover, log_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -67,7 +68,6 @@ def explain(directory: Path, as_if: str | None, verbose: bool, jobs: int, form: 
     The text leaves out partitions without findings.
     """
     from kafkalog.fsck import explaining
-    from kafkalog.storage.data_dir.discover import discover, log_bytes
 
     clean = None if as_if is None else as_if == "clean"
     with raised(), Progress(lambda: log_bytes(discover(directory))) as progress:

@@ -19,7 +19,7 @@ from kafkalog.record.framing import EndKind, EndOfData
 from kafkalog.record.record_batch import RecordBatch
 from kafkalog.record.record_columns import RecordColumns, between
 from kafkalog.scan.transaction_states import TransactionStates
-from kafkalog.storage.data_dir.discover import DataDir, LogFile, PartitionDir
+from kafkalog.storage.data_dir.discover import LogFile, PartitionDir
 from kafkalog.storage.file_names import segment_base_offset
 from kafkalog.storage.log import Log
 from kafkalog.storage.read.log_scan import NO_END
@@ -266,8 +266,3 @@ class Source:
 
     def __exit__(self, *_: object) -> None:
         self._log.close()
-
-
-def places(place: DataDir | PartitionDir | LogFile) -> tuple[PartitionDir | LogFile, ...]:
-    """Return the partitions of a data directory; any other place by itself."""
-    return place.partitions if isinstance(place, DataDir) else (place,)

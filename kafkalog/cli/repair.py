@@ -19,12 +19,12 @@ from kafkalog.cli.json_shapes import JSON_VERSION, of_finding, of_ranges, text_o
 from kafkalog.cli.output import complain, counted, path_text, printable, write_text
 from kafkalog.cli.progress import Progress
 from kafkalog.cli.signals import raised
+from kafkalog.storage.data_dir.discover import DataDir, LogFile, PartitionDir, discover, log_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kafkalog.fsck.repair_planning import RepairPlan
-    from kafkalog.storage.data_dir.discover import DataDir, LogFile, PartitionDir
 
 EPILOG = """\b
 Exit codes:
@@ -83,7 +83,6 @@ def repair(  # noqa: PLR0917 # click passes them by name
     if path is None:
         raise click.UsageError("missing PATH")
     from kafkalog.fsck import plan_repair
-    from kafkalog.storage.data_dir.discover import discover, log_bytes
 
     found = discover(path)
     topic_ids = {} if topic_id is None else {_topic(found): topic_id}
@@ -165,8 +164,6 @@ def _undo(journal: Path, *, silent: bool) -> int:
 
 def _topic(found: DataDir | PartitionDir | LogFile) -> str:
     """Return the only topic of a place."""
-    from kafkalog.storage.data_dir.discover import DataDir, LogFile
-
     if isinstance(found, LogFile):
         raise click.UsageError("PATH is a file: give its partition directory")
     partitions = found.partitions if isinstance(found, DataDir) else (found,)

@@ -14,6 +14,7 @@ import click
 from kafkalog.cli import FINDINGS, SOUND
 from kafkalog.cli.common_options import LogPath
 from kafkalog.cli.output import colour_wanted, complain, is_terminal, stdout_bytes
+from kafkalog.errors import LogTruncatedError, OffsetOutOfRangeError
 
 if TYPE_CHECKING:
     from kafkalog import IsolationLevel, Log
@@ -132,8 +133,6 @@ class Tail:
 
     def show_new(self) -> None:
         """Show the records appended since. Report truncation and deletion."""
-        from kafkalog.errors import LogTruncatedError
-
         end = self._end()
         if end < self.offset:
             self._go_back(end)
@@ -177,8 +176,6 @@ class Tail:
         Raises:
             LogTruncatedError: The log was truncated meanwhile.
         """
-        from kafkalog.errors import LogTruncatedError, OffsetOutOfRangeError
-
         out = stdout_bytes()
         self.offset = first
         try:

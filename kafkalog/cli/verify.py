@@ -22,13 +22,14 @@ from kafkalog.cli.json_shapes import JSON_VERSION, of_check, of_finding, text_of
 from kafkalog.cli.output import colour_wanted, counted, human_size, path_text, printable, styled, write_text
 from kafkalog.cli.progress import Progress
 from kafkalog.cli.signals import raised
+from kafkalog.errors import NotALogError
+from kafkalog.fsck.findings import Finding, Summary, Verdict
 from kafkalog.sizes import parse_size
+from kafkalog.storage.data_dir.discover import discover, log_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from kafkalog.errors import NotALogError
-    from kafkalog.fsck.findings import Finding, Summary, Verdict
     from kafkalog.fsck.verifying import Options, Place
 
 COLOURS = {"error": "red", "warning": "yellow"}
@@ -234,7 +235,6 @@ def verify(  # noqa: PLR0917 # click passes them by name
     The order of the findings is the same with any number of processes. With more than one, those of a partition are
     kept in the directory for temporary files until all partitions before it are checked.
     """
-    from kafkalog.fsck.findings import Summary
     from kafkalog.fsck.verifying import SUBJECTS, Options
 
     summary, report = Summary(), Report(form, quiet=quiet)
@@ -260,9 +260,6 @@ def verify(  # noqa: PLR0917 # click passes them by name
 
 def _discovered(path: Path, topics: tuple[str, ...]) -> Place | OSError | NotALogError:
     """Return what is at a PATH, with the partitions that match, or why that is not known."""
-    from kafkalog.errors import NotALogError
-    from kafkalog.storage.data_dir.discover import discover
-
     try:
         return select(discover(path), topics)
     except (OSError, NotALogError) as error:
@@ -274,7 +271,6 @@ def _findings(
 ) -> Generator[Finding, None, None]:
     """Yield the findings of one PATH, clearing the progress line before each."""
     from kafkalog.fsck.verifying import not_readable, verify_place
-    from kafkalog.storage.data_dir.discover import log_bytes
 
     if isinstance(place, Exception):
         yield options.summary.count(not_readable(path, place))
