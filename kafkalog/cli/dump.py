@@ -402,25 +402,21 @@ def dump(
     if max_width is None:
         max_width = TERMINAL_MAX_WIDTH if is_terminal(sys.stdout) else 0
     options = Options(form, batches, control, start, end, max_width, skip_damage, wide, committed)
-    return _dump(paths, topics, options, limit)
-
-
-def _dump(paths: Sequence[Path], topics: tuple[str, ...], options: Options, limit: int | None) -> int:
     found, problems, several = _places(paths, topics)
     # If records are printed on the same terminal, a progress line would interfere with them.
     progress = Progress(lambda: sum(map(log_bytes, found)), quiet=is_terminal(sys.stdout))
     with progress, Sink(stdout_bytes()) as sink:
-        dump = Dump(options, limit, sink, progress, several=several)
+        run = Dump(options, limit, sink, progress, several=several)
         try:
             for problem in problems:
-                dump.fail(problem)
-            for each in takewhile(lambda _: dump.left, found):
-                dump.show(each)
-            if several and dump.left and not dump.printed and dump.exit_code == SOUND:
-                dump.report_nothing(len(found))
+                run.fail(problem)
+            for each in takewhile(lambda _: run.left, found):
+                run.show(each)
+            if several and run.left and not run.printed and run.exit_code == SOUND:
+                run.report_nothing(len(found))
         finally:
-            dump.finish()
-        return dump.exit_code
+            run.finish()
+        return run.exit_code
 
 
 def _places(

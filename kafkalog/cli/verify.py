@@ -153,11 +153,8 @@ def exit_code(summary: Summary, *, strict: bool) -> int:
     return FINDINGS if summary.errors or (strict and summary.warnings) else SOUND
 
 
-def _subjects(context: click.Context, option: click.Parameter, value: str | None) -> frozenset[str] | None:
-    """Return the subjects of a list separated by commas; None if there is none."""
-    del context, option
-    if value is None:
-        return None
+def _subjects(value: str) -> frozenset[str]:
+    """Return the subjects of a list separated by commas."""
     from kafkalog.fsck.verifying import SUBJECTS
 
     subjects = frozenset(value.split(","))
@@ -167,22 +164,16 @@ def _subjects(context: click.Context, option: click.Parameter, value: str | None
     return subjects
 
 
-def _throttle(context: click.Context, option: click.Parameter, value: str | None) -> int | None:
-    """Return the bytes per second in a text such as 50MB or 50MB/s; None if there is none."""
-    del context, option
-    if value is None:
-        return None
+def _throttle(value: str) -> int:
+    """Return the bytes per second in a text such as 50MB or 50MB/s."""
     rate = parse_size(value.lower().removesuffix("/s"))
     if not rate:
         raise click.BadParameter(f"{value!r} is no number of bytes per second, such as 50MB, 500K/s or 1G")
     return rate
 
 
-def _version(context: click.Context, option: click.Parameter, value: str | None) -> str | None:
-    """Return the name of a version that is known; None if there is none."""
-    del context, option
-    if value is None:
-        return None
+def _version(value: str) -> str:
+    """Return the name of a version that is known."""
     from kafkalog.fsck.version_checks import VERSIONS
 
     if value not in VERSIONS:
@@ -195,17 +186,17 @@ def _version(context: click.Context, option: click.Parameter, value: str | None)
 @topic_option
 @click.option("--deep", is_flag=True, help="Decompress and parse every record, not only checksums and headers.")
 @click.option(
-    "--only", metavar="SUBJECTS", callback=_subjects,
+    "--only", metavar="SUBJECTS", type=_subjects,
     help="Check only some of logs,indexes,state,checkpoints,layout, separated by commas.",
 )  # fmt: skip
 @jobs_option
 @click.option(
-    "--throttle", metavar="SIZE/S", callback=_throttle,
+    "--throttle", metavar="SIZE/S", type=_throttle,
     help="Read no more bytes of logs per second, with all processes together: 50MB, 500K, 1G (powers of 1024), or a "
     "number of bytes.",
 )  # fmt: skip
 @click.option(
-    "--for-version", metavar="X.Y", callback=_version,
+    "--for-version", metavar="X.Y", type=_version,
     help="Check too whether this version of Kafka takes the topics, settings and features of the cluster.",
 )  # fmt: skip
 @click.option("--strict", is_flag=True, help="Warnings make the exit code 1, too.")

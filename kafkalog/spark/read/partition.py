@@ -219,10 +219,8 @@ class Partition:
         return start, max(start, stop)
 
     def _searched(self, segment: SegmentFile) -> LogSegment:
-        """Open a segment for searches. The last one opened stays open, as the next search is mostly in it."""
+        """Return a segment for searches. The last one is kept, as the next search is mostly in it."""
         if self._open is None or self._open.base_offset != segment.base_offset:
-            if self._open is not None:
-                self._open.close()
             self._open = LogSegment(segment.base_offset, segment.path, sealed=segment.sealed)
         return self._open
 
