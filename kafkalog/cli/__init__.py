@@ -19,6 +19,7 @@ import click
 from kafkalog import __version__
 from kafkalog.cli.log_lines import LogLines
 from kafkalog.cli.output import abandon, complain, flush_stdout
+from kafkalog.cli.signals import Terminated
 from kafkalog.errors import KafkaLogError, LogLockedError, NotALogError
 
 SOUND = 0
@@ -136,6 +137,9 @@ class Commands(click.Group):
         except KeyboardInterrupt:
             complain("interrupted")
             ctx.exit(INTERRUPTED)
+        except Terminated as end:
+            complain(end)
+            ctx.exit(end.exit_code)
         except BrokenPipeError as error:
             # Handled here: click would exit with code 1, which means damage.
             ctx.exit(_stdout_failed(error))

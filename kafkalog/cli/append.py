@@ -17,7 +17,9 @@ from kafkalog.cli import FINDINGS, SOUND
 from kafkalog.cli.common_options import LogPath
 from kafkalog.cli.offset_steps import OffsetSteps
 from kafkalog.cli.output import abandon, complain, flush_stdout, is_terminal, write_text
-from kafkalog.cli.signals import Terminated, raised
+from kafkalog.cli.progress import Progress
+from kafkalog.cli.signals import raised
+from kafkalog.errors import RecordBatchTooLargeError, RecordTooLargeError, RecordValidationError
 
 if TYPE_CHECKING:
     from kafkalog import CompressionType, LogConfig, WritableLog
@@ -103,9 +105,6 @@ def append(
     try:
         with raised(), _opened(directory, config, output) as log:
             problem = Appending(log, codec, batch_bytes, flush, offsets).append_all(records)
-    except Terminated as end:
-        complain(end)
-        return end.exit_code
     finally:
         for note in offsets.notes():
             complain(f"{directory}: {note}")
@@ -158,8 +157,6 @@ def _config(settings: tuple[str, ...]) -> LogConfig:
 
 def _recovery_progress() -> Callable[[int, int], None]:
     """Return a function that shows the progress of a long recovery."""
-    from kafkalog.cli.progress import Progress
-
     progress = Progress(lambda: 0)
 
     def show(done: int, to_do: int) -> None:
@@ -233,7 +230,6 @@ class Appending:
             LineError: The topic rejects a record; those before it are in the log.
         """
         from kafkalog.cli.input_lines import Given, LineError
-        from kafkalog.errors import RecordBatchTooLargeError, RecordTooLargeError, RecordValidationError
 
         begin, records = self.log.log_end_offset, given.records
         try:

@@ -4,7 +4,6 @@ Without it, `kafkalog dump -o jsonl > file` of 256 MiB takes about 20 % longer.
 """
 
 from concurrent.futures import Future, ThreadPoolExecutor
-from types import TracebackType
 from typing import BinaryIO, Self
 
 # A portion for the thread. One is written while the next one is encoded.
@@ -52,8 +51,6 @@ class Sink:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, _kind: object, error: object, _trace: object) -> None:
         if not isinstance(error, OSError):
             self.flush()

@@ -6,12 +6,12 @@ import os
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-if TYPE_CHECKING:
-    from kafkalog.storage.data_dir.discover import DataDir, LogFile, PartitionDir
+from kafkalog.storage.data_dir.discover import DataDir, LogFile, PartitionDir
+from kafkalog.storage.remote_path import RemotePath, to_path
 
 
 class LogPath(click.Path):
@@ -23,8 +23,6 @@ class LogPath(click.Path):
     def convert(self, value: str | os.PathLike[str], param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if value == "-":
             self.fail("a log is not read from stdin; give a file or a directory", param, ctx)
-        from kafkalog.storage.remote_path import RemotePath, to_path
-
         try:
             path = to_path(value)
         except (ImportError, ValueError) as error:
@@ -56,8 +54,6 @@ def select(place: DataDir | PartitionDir | LogFile, topics: tuple[str, ...]) -> 
     Raises:
         UsageError: None matches.
     """
-    from kafkalog.storage.data_dir.discover import DataDir
-
     if not topics or not isinstance(place, DataDir):
         return place
     wanted = tuple(each for each in place.partitions if _matches(each, topics))

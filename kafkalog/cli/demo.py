@@ -18,8 +18,8 @@ import click
 
 from kafkalog.cli import SOUND
 from kafkalog.cli.common_options import LogPath
-from kafkalog.cli.output import complain, path_text, write_text
-from kafkalog.cli.signals import Terminated, raised
+from kafkalog.cli.output import path_text, write_text
+from kafkalog.cli.signals import raised
 
 SAMPLE = "sample.tar.xz"
 
@@ -54,11 +54,8 @@ def demo(directory: Path) -> int:
     try:
         with raised():
             unpack(io.BytesIO(resources.files("kafkalog.cli").joinpath(SAMPLE).read_bytes()), directory)
-    except BaseException as error:
+    except BaseException:
         shutil.rmtree(directory, ignore_errors=True)
-        if isinstance(error, Terminated):
-            complain(error)
-            return error.exit_code
         raise
     path = shlex.quote(path_text(directory))
     write_text(

@@ -12,12 +12,15 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kafkalog.attributes import CONTROL_BIT
 from kafkalog.cli import FINDINGS, SOUND, exit_code_of
 from kafkalog.cli.background_writer import Sink
 from kafkalog.cli.common_options import paths_argument, select, topic_option, wide_option
 from kafkalog.cli.output import colour_wanted, complain, is_terminal, stdout_bytes, table_width
 from kafkalog.cli.positions import Position, PositionType, check_order, range_in
 from kafkalog.cli.progress import Progress
+from kafkalog.errors import KafkaLogError, NotALogError
+from kafkalog.storage.data_dir.discover import DataDir, LogFile, PartitionDir, discover, log_bytes
 
 if TYPE_CHECKING:
     import numpy as np
@@ -29,7 +32,6 @@ if TYPE_CHECKING:
     from kafkalog.cli.positions import Range
     from kafkalog.cli.text_lines import TextLines
     from kafkalog.scan.records import LeftOut
-    from kafkalog.storage.data_dir.discover import LogFile, PartitionDir
 
 # Megabytes of payload are of no use on a terminal.
 TERMINAL_MAX_WIDTH = 1000
@@ -128,8 +130,14 @@ class Dump:
         self._several = several
         self._sink = sink
         self._progress = progress
-        self._filter = _filter(options.form)
-        self._array = _array() if options.form == "json" else None
+        self._filter: Callable[[bytes], bytes] | None = None
+        self._array: Array | None = None
+        if options.form != "text":
+            from kafkalog.cli.json_lines import Array, for_terminal
+
+            # Text is printable already.
+            self._filter = for_terminal if is_terminal(sys.stdout) else None
+            self._array = Array() if options.form == "json" else None
         self._hides = False
         # How many of the log's records were shown in each transaction state that is not committed.
         self._unfinished: Counter[str] = Counter()
@@ -141,8 +149,6 @@ class Dump:
         Raises:
             BrokenPipeError: The reader of stdout has gone.
         """
-        from kafkalog.errors import KafkaLogError
-
         try:
             with self._opened(place) as source:
                 self._unfinished = Counter()
@@ -224,7 +230,6 @@ class Dump:
 
     def _with_control(self, source: Source, lines: JsonLines | TextLines, wanted: Range) -> Iterator[bytes]:
         from kafkalog.cli.survivors import left_out_of
-        from kafkalog.errors import KafkaLogError
 
         # Records may have earlier times than the first of their batch, so the header cannot exclude a batch by `until`.
         for path, batch in source.batches(replace(wanted, until=None)):
@@ -242,7 +247,6 @@ class Dump:
 
     def _chosen(self, source: Source, part: RecordColumns, size: int) -> tuple[RecordColumns, NDArray[np.uint8]]:
         """Return the records to show, and their transaction states, and count them."""
-        from kafkalog.attributes import CONTROL_BIT
         from kafkalog.scan.transaction_states import COMMITTED, STATES
 
         states = source.states.among(part.batches)[part.batch]
@@ -312,8 +316,6 @@ class Dump:
         self._complain(f"no {what} {'in that range ' if self.options.is_bounded else ''}in any of the {logs} logs")
 
     def _report_damage(self, error: Exception) -> None:
-        from kafkalog.errors import KafkaLogError
-
         is_damage = isinstance(error, KafkaLogError) and error.position is not None
         advice = "; to continue after it, use --skip-damage" if is_damage and not self.options.skip_damage else ""
         self._complain(f"{error}{advice}")
@@ -342,21 +344,6 @@ class Dump:
         self._sink.flush()
         self._progress.clear()
         complain(problem)
-
-
-def _filter(form: str) -> Callable[[bytes], bytes] | None:
-    """Return the function that makes JSON safe for a terminal; None if no function is needed."""
-    if form == "text" or not is_terminal(sys.stdout):
-        return None
-    from kafkalog.cli.json_lines import for_terminal
-
-    return for_terminal
-
-
-def _array() -> Array:
-    from kafkalog.cli.json_lines import Array
-
-    return Array()
 
 
 @click.command(short_help="Print records, or batches.", epilog=EPILOG)
@@ -415,37 +402,27 @@ def dump(
     if max_width is None:
         max_width = TERMINAL_MAX_WIDTH if is_terminal(sys.stdout) else 0
     options = Options(form, batches, control, start, end, max_width, skip_damage, wide, committed)
-    return _dump(paths, topics, options, limit)
-
-
-def _dump(paths: Sequence[Path], topics: tuple[str, ...], options: Options, limit: int | None) -> int:
-    from kafkalog.storage.data_dir.discover import log_bytes
-
     found, problems, several = _places(paths, topics)
     # If records are printed on the same terminal, a progress line would interfere with them.
     progress = Progress(lambda: sum(map(log_bytes, found)), quiet=is_terminal(sys.stdout))
     with progress, Sink(stdout_bytes()) as sink:
-        dump = Dump(options, limit, sink, progress, several=several)
+        run = Dump(options, limit, sink, progress, several=several)
         try:
             for problem in problems:
-                dump.fail(problem)
-            for each in takewhile(lambda _: dump.left, found):
-                dump.show(each)
-            if several and dump.left and not dump.printed and dump.exit_code == SOUND:
-                dump.report_nothing(len(found))
+                run.fail(problem)
+            for each in takewhile(lambda _: run.left, found):
+                run.show(each)
+            if several and run.left and not run.printed and run.exit_code == SOUND:
+                run.report_nothing(len(found))
         finally:
-            dump.finish()
-        return dump.exit_code
+            run.finish()
+        return run.exit_code
 
 
 def _places(
     paths: Sequence[Path], topics: tuple[str, ...]
 ) -> tuple[list[PartitionDir | LogFile], list[Exception], bool]:
     """Return the logs found, the errors of the other paths, and whether there may be several logs."""
-    from kafkalog.cli.log_source import places
-    from kafkalog.errors import NotALogError
-    from kafkalog.storage.data_dir.discover import DataDir, discover
-
     found: list[PartitionDir | LogFile] = []
     problems: list[Exception] = []
     several = len(paths) > 1
@@ -456,5 +433,5 @@ def _places(
             problems.append(error)
             continue
         several |= isinstance(place, DataDir)
-        found += places(place)
+        found += place.partitions if isinstance(place, DataDir) else [place]
     return found, problems, several

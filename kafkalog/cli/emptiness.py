@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from kafkalog.cli.positions import Range, time_text
 from kafkalog.record.layout import NO_TIMESTAMP
+from kafkalog.storage.remote_path import to_path
 
 if TYPE_CHECKING:
     from kafkalog.cli.log_source import Source
@@ -28,7 +29,7 @@ def reason_for_nothing(source: Source, wanted: Range, what: str, *, control: boo
     there = [f"its offsets go from {start} to {end - 1}"] if wanted.has_offsets or not wanted.is_timed else []
     if wanted.is_timed:
         there.append(_times(source))
-    hidden = what == "record" and not control and _has_control(source, wanted)
+    hidden = what == "record" and not control and any(each.batch.is_control for each in source.batches(wanted))
     more = "; there are control records (--control shows them)" if hidden else ""
     place = f" {wanted}" if wanted.is_timed or wanted.has_offsets else ""
     return f"{source.name}: no {what}{place}: {', '.join(there)}{more}"
@@ -37,7 +38,6 @@ def reason_for_nothing(source: Source, wanted: Range, what: str, *, control: boo
 def _times(source: Source) -> str:
     """Return the range of timestamps in words."""
     from kafkalog.scan.summary import SegmentSummary, summarise
-    from kafkalog.storage.remote_path import to_path
 
     total = SegmentSummary()
     for file in source.files:
@@ -45,7 +45,3 @@ def _times(source: Source) -> str:
     if total.last_timestamp == NO_TIMESTAMP:
         return "it has no timestamps"
     return f"its times go from {time_text(total.first_timestamp)} to {time_text(total.last_timestamp)}"
-
-
-def _has_control(source: Source, wanted: Range) -> bool:
-    return any(located.batch.is_control for located in source.batches(wanted))

@@ -15,10 +15,11 @@ import click
 from kafkalog.cli import FINDINGS, SOUND, UNREADABLE
 from kafkalog.cli.common_options import LogPath, document_option, jobs_option
 from kafkalog.cli.json_shapes import JSON_VERSION, of_finding, of_place, text_of
-from kafkalog.cli.output import colour_wanted, complain, counted, human_size, path_text, printable, styled, write_text
+from kafkalog.cli.output import colour_wanted, counted, human_size, path_text, printable, styled, write_text
 from kafkalog.cli.progress import Progress
-from kafkalog.cli.signals import Terminated, raised
+from kafkalog.cli.signals import raised
 from kafkalog.cli.verify import COLOURS
+from kafkalog.storage.data_dir.discover import discover, log_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -67,15 +68,10 @@ def explain(directory: Path, as_if: str | None, verbose: bool, jobs: int, form: 
     The text leaves out partitions without findings.
     """
     from kafkalog.fsck import explaining
-    from kafkalog.storage.data_dir.discover import discover, log_bytes
 
     clean = None if as_if is None else as_if == "clean"
-    try:
-        with raised(), Progress(lambda: log_bytes(discover(directory))) as progress:
-            found = explaining.explain(directory, clean=clean, jobs=jobs, progress=progress.advance)
-    except Terminated as end:
-        complain(end)
-        return end.exit_code
+    with raised(), Progress(lambda: log_bytes(discover(directory))) as progress:
+        found = explaining.explain(directory, clean=clean, jobs=jobs, progress=progress.advance)
     if form == "json":
         write_text(text_of(_document(found), indent=2) + "\n")
     else:

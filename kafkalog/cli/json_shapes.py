@@ -22,6 +22,9 @@ from typing import TYPE_CHECKING, Any
 
 from kafkalog.cli.output import LARGE_BYTES, PIECE_BYTES, is_text, path_text, rfc3339, texts
 from kafkalog.errors import KafkaLogError
+from kafkalog.fsck.findings import Finding
+from kafkalog.fsck.findings import Summary as Check
+from kafkalog.storage.file_names import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -29,10 +32,7 @@ if TYPE_CHECKING:
 
     from kafkalog import Record
     from kafkalog.cli.log_source import BatchFacts, Located
-    from kafkalog.fsck.findings import Finding
-    from kafkalog.fsck.findings import Summary as Check
     from kafkalog.scan.summary import SegmentSummary
-    from kafkalog.storage.file_names import TopicPartition
 
 JSON_VERSION = 2
 # The fields of a batch, in this order.

@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from pathlib import Path
 from typing import NamedTuple, Self
-
-import numpy as np
-from numpy.typing import NDArray
 
 from kafkalog._speedups.record import Record
 from kafkalog.attributes import codec_name
@@ -22,7 +19,7 @@ from kafkalog.record.framing import EndKind, EndOfData
 from kafkalog.record.record_batch import RecordBatch
 from kafkalog.record.record_columns import RecordColumns, between
 from kafkalog.scan.transaction_states import TransactionStates
-from kafkalog.storage.data_dir.discover import DataDir, LogFile, PartitionDir
+from kafkalog.storage.data_dir.discover import LogFile, PartitionDir
 from kafkalog.storage.file_names import segment_base_offset
 from kafkalog.storage.log import Log
 from kafkalog.storage.read.log_scan import NO_END
@@ -195,9 +192,21 @@ class Source:
 
     def _all_batches(self, first: int) -> Iterator[Located]:
         """Yield the batches from the one that holds the offset `first` on."""
-        for file in self.files:
-            for batch in (file.starting_at(first) if first else file).batches():
+        for file in self._from(first):
+            for batch in file.batches():
                 yield Located(to_path(file.path), batch)
+
+    def _from(self, first: int) -> Iterator[FileMessageSet]:
+        """Yield the batches of each file from the batch on that holds an offset, found by the index."""
+        if not isinstance(self._log, Log):
+            yield self._log.starting_at(first) if first else self._log
+            return
+        first, segments = max(first, self._log.log_start_offset), self._log.segments
+        for segment, following in zip_longest(segments, segments[1:]):
+            if first <= segment.base_offset:
+                yield segment.log
+            elif following is None or following.base_offset > first:
+                yield segment.entries_from(first)
 
     def steps(self, wanted: Range) -> OffsetSteps:
         """Return where the offsets of batches from `wanted.first` to `wanted.stop` do not follow each other.
@@ -205,30 +214,16 @@ class Source:
         A log in a store, where headers cost as much as records, is not read for it.
         """
         steps, stop = OffsetSteps(), NO_END if wanted.stop is None else wanted.stop
-        runs = () if isinstance(self.path, RemotePath) else self._header_runs(wanted.first or 0)
+        files = () if isinstance(self.path, RemotePath) else self._from(wanted.first or 0)
         # Damage here is outside of the range: else reading its records has failed.
         with suppress(KafkaLogError):
-            for rows in runs:
+            for rows in chain.from_iterable(file.header_runs() for file in files):
                 shown = rows[rows["last_offset"] < stop]
                 if len(shown):
                     steps.add_rows(shown)
                 if len(shown) < len(rows):
                     break
         return steps
-
-    def _header_runs(self, first: int) -> Iterator[NDArray[np.void]]:
-        """Yield rows of the header table from the batch on that holds an offset, found by the index."""
-        if not isinstance(self._log, Log):
-            yield from (self._log.starting_at(first) if first else self._log).header_runs()
-            return
-        first, segments = max(first, self._log.log_start_offset), self._log.segments
-        for segment, following in zip_longest(segments, segments[1:]):
-            if first <= segment.base_offset:
-                yield from segment.log.header_runs()
-            elif following is None or following.base_offset > first:
-                found = segment.translate_offset(first)
-                if found is not None:
-                    yield from segment.log.found_at(found.position).header_runs()
 
     def _first_to_read(self, wanted: Range) -> int | None:
         """Return the first offset for which a batch must be read; None: no batch must be read."""
@@ -271,8 +266,3 @@ class Source:
 
     def __exit__(self, *_: object) -> None:
         self._log.close()
-
-
-def places(place: DataDir | PartitionDir | LogFile) -> tuple[PartitionDir | LogFile, ...]:
-    """Return the partitions of a data directory; any other place by itself."""
-    return place.partitions if isinstance(place, DataDir) else (place,)

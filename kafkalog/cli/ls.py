@@ -31,10 +31,11 @@ from kafkalog.cli.output import (
     write_text,
 )
 from kafkalog.cli.progress import Progress
+from kafkalog.errors import KafkaLogError, NotALogError
+from kafkalog.storage.data_dir.discover import DataDir, LogFile, PartitionDir, discover, log_bytes
 
 if TYPE_CHECKING:
     from kafkalog.scan.summary import SegmentSummary
-    from kafkalog.storage.data_dir.discover import DataDir, LogFile, PartitionDir
 
 # On a narrow terminal the columns with the lowest `keep` are hidden first; times matter more than counts of batches.
 COLUMNS = (
@@ -112,8 +113,6 @@ class Row:
 
     def document(self) -> dict[str, Any]:
         """Return the row as JSON: exact values, null if unknown."""
-        from kafkalog.storage.data_dir.discover import LogFile
-
         partition = self.partition
         mine = LogFile(self.path).topic_partition if partition is None else partition.topic_partition
         return {
@@ -148,7 +147,6 @@ def rows_of(place: DataDir | PartitionDir | LogFile, progress: Progress) -> Iter
         OSError: The directory was not listed.
     """
     from kafkalog.scan.summary import summarise
-    from kafkalog.storage.data_dir.discover import DataDir, LogFile
 
     if isinstance(place, DataDir):
         yield from (_partition_row(each, progress)[0] for each in place.partitions)
@@ -163,7 +161,6 @@ def rows_of(place: DataDir | PartitionDir | LogFile, progress: Progress) -> Iter
 def _partition_row(partition: PartitionDir, progress: Progress) -> tuple[Row, list[Row]]:
     """Return the row of a partition and those of its segments. Errors are in the row of the part that has them."""
     from kafkalog.cli.log_source import open_unhidden
-    from kafkalog.errors import KafkaLogError
     from kafkalog.scan.summary import SegmentSummary, summarise
 
     total, rows = SegmentSummary(), []
@@ -300,9 +297,6 @@ def _list(listing: Listing, path: Path, topics: tuple[str, ...], *, title: bool)
     Raises:
         OSError: stdout was not written.
     """
-    from kafkalog.errors import NotALogError
-    from kafkalog.storage.data_dir.discover import discover, log_bytes
-
     try:
         place = select(discover(path), topics)
         with Progress(lambda: log_bytes(place)) as progress:

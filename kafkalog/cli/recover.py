@@ -18,7 +18,7 @@ from kafkalog.cli.common_options import LogPath, document_option, quiet_option
 from kafkalog.cli.json_shapes import JSON_VERSION, known, of_place, of_ranges, text_of
 from kafkalog.cli.output import complain, counted, human_size, path_text, printable, write_text
 from kafkalog.cli.progress import Progress
-from kafkalog.cli.signals import Terminated, raised
+from kafkalog.cli.signals import raised
 
 if TYPE_CHECKING:
     from kafkalog.fsck.recovering import RecoveredPartition
@@ -71,9 +71,6 @@ def recover(directory: Path, jobs: int | None, form: str, quiet: bool) -> int:
                 progress.clear()
                 _show(result, silent=quiet or form == "json")
         ended = True
-    except Terminated as end:
-        complain(end)
-        return end.exit_code
     finally:
         # Also after an error or an interruption: what was changed is told.
         summary = _summary(results, size, time.monotonic() - start)

@@ -7,6 +7,7 @@ json    {"version": 2, "changes": [...], "left": [...], ...}
 from __future__ import annotations
 
 import shlex
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,13 +19,13 @@ from kafkalog.cli.common_options import LogPath, document_option, jobs_option, q
 from kafkalog.cli.json_shapes import JSON_VERSION, of_finding, of_ranges, text_of
 from kafkalog.cli.output import complain, counted, path_text, printable, write_text
 from kafkalog.cli.progress import Progress
-from kafkalog.cli.signals import Terminated, raised
+from kafkalog.cli.signals import raised
+from kafkalog.storage.data_dir.discover import DataDir, LogFile, PartitionDir, discover, log_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from kafkalog.fsck.repair_planning import RepairPlan
-    from kafkalog.storage.data_dir.discover import DataDir, LogFile, PartitionDir
 
 EPILOG = """\b
 Exit codes:
@@ -82,79 +83,48 @@ def repair(  # noqa: PLR0917 # click passes them by name
         return _undo(undo, silent=quiet or form == "json")
     if path is None:
         raise click.UsageError("missing PATH")
-    from kafkalog.fsck import plan_repair
-    from kafkalog.storage.data_dir.discover import discover, log_bytes
+    from kafkalog.fsck import apply_repair, plan_repair
 
     found = discover(path)
     topic_ids = {} if topic_id is None else {_topic(found): topic_id}
-    work = _Work(
-        partial(plan_repair, path, drop_corrupt=drop_corrupt, topic_ids=topic_ids, journals=journals, jobs=jobs)
-    )
-    try:
-        with raised(), Progress(lambda: log_bytes(found), quiet=quiet) as progress:
-            work.run(progress, applied=applied)
-    except BaseException as error:
-        work.tell_unfinished()
-        if isinstance(error, Terminated):
-            complain(error)
-            return error.exit_code
-        raise
-    assert work.plan is not None
-    for why in work.plan.stray_journals.values():
+    make = partial(plan_repair, path, drop_corrupt=drop_corrupt, topic_ids=topic_ids, journals=journals, jobs=jobs)
+    with raised(), Progress(lambda: log_bytes(found), quiet=quiet) as progress:
+        plan, journal = _planned(make, progress), None
+        if applied:
+            with _telling_unfinished(plan):
+                if plan.unfinished is not None:
+                    apply_repair(plan)
+                    plan = _planned(make, progress)
+                journal = apply_repair(plan)
+    for why in plan.stray_journals.values():
         complain(why)
     if form == "json":
-        write_text(text_of(_fields(work.plan, work.journal), 2) + "\n")
+        write_text(text_of(_fields(plan, journal), 2) + "\n")
     elif not quiet:
-        write_text("".join(printable(line) + "\n" for line in _lines(work.plan, work.journal)))
-    return FINDINGS if work.plan.left or (work.journal is None and work.has_changes) else SOUND
+        write_text("".join(printable(line) + "\n" for line in _lines(plan, journal)))
+    return FINDINGS if plan.left or (journal is None and (plan.changes or plan.unfinished)) else SOUND
 
 
-class _Work:
-    """A plan and what becomes of it, so far.
+def _planned(make: Callable[..., RepairPlan], progress: Progress) -> RepairPlan:
+    try:
+        return make(progress=progress.advance)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    finally:
+        progress.clear()
 
-    Attributes:
-        plan: The plan; None while there is none.
-        journal: The journal; None if nothing was changed.
-    """
 
-    def __init__(self, make_plan: Callable[..., RepairPlan]) -> None:
-        self._make_plan = make_plan
-        self.plan: RepairPlan | None = None
-        self.journal: Path | None = None
+@contextmanager
+def _telling_unfinished(plan: RepairPlan) -> Iterator[None]:
+    """Tell of a repair that was interrupted in the middle of its changes."""
+    from kafkalog.fsck.repair_planning import journals_at, unfinished_in
 
-    @property
-    def has_changes(self) -> bool:
-        """Whether the plan is to change something."""
-        return self.plan is not None and bool(self.plan.changes or self.plan.unfinished)
-
-    def run(self, progress: Progress, *, applied: bool) -> None:
-        """Make the plan. If `applied`, carry it out, after what an interrupted repair has left."""
-        from kafkalog.fsck import apply_repair
-
-        self.plan = self._planned(progress)
-        if applied and self.plan.unfinished is not None:
-            apply_repair(self.plan)
-            self.plan = self._planned(progress)
-        if applied:
-            self.journal = apply_repair(self.plan)
-
-    def _planned(self, progress: Progress) -> RepairPlan:
-        try:
-            return self._make_plan(progress=progress.advance)
-        except ValueError as error:
-            raise click.UsageError(str(error)) from None
-        finally:
-            progress.clear()
-
-    def tell_unfinished(self) -> None:
-        """Tell of a repair that was interrupted in the middle of its changes."""
-        from kafkalog.fsck.repair_planning import journals_at, unfinished_in
-
-        if (
-            self.plan is not None
-            and (journal := unfinished_in(journals_at(self.plan.journal_stem, self.plan.place))) is not None
-        ):
+    try:
+        yield
+    except BaseException:
+        if (journal := unfinished_in(journals_at(plan.journal_stem, plan.place))) is not None:
             complain(f"the repair is not complete: run it again to finish it, or undo it with --undo {journal}")
+        raise
 
 
 def _undo(journal: Path, *, silent: bool) -> int:
@@ -168,8 +138,6 @@ def _undo(journal: Path, *, silent: bool) -> int:
 
 def _topic(found: DataDir | PartitionDir | LogFile) -> str:
     """Return the only topic of a place."""
-    from kafkalog.storage.data_dir.discover import DataDir, LogFile
-
     if isinstance(found, LogFile):
         raise click.UsageError("PATH is a file: give its partition directory")
     partitions = found.partitions if isinstance(found, DataDir) else (found,)

@@ -17,13 +17,15 @@ from kafkalog.cli.common_options import LogPath, document_option, quiet_option, 
 from kafkalog.cli.json_shapes import JSON_VERSION, of_place, text_of
 from kafkalog.cli.output import complain, counted, human_size, printable, write_text
 from kafkalog.cli.progress import Progress
-from kafkalog.cli.signals import Terminated, raised
+from kafkalog.cli.signals import raised
 from kafkalog.errors import KafkaLogError, LogLockedError
+from kafkalog.fsck.findings import Finding
+from kafkalog.storage.checkpoint.partition_metadata_file import is_topic_id
+from kafkalog.storage.data_dir.discover import META_PROPERTIES, DataDir, LogFile, PartitionDir, discover, log_bytes
+from kafkalog.storage.file_names import CLEAN_SHUTDOWN_FILE, RECOVERY_POINT_CHECKPOINT
 
 if TYPE_CHECKING:
-    from kafkalog.fsck.findings import Finding
     from kafkalog.fsck.salvaging import SalvagedPartition
-    from kafkalog.storage.data_dir.discover import DataDir, LogFile, PartitionDir
 
 EPILOG = """\b
 Exit codes:
@@ -62,7 +64,6 @@ def salvage(  # noqa: PLR0917 # click passes them by name
     partitions to new ones in DEST.
     """
     from kafkalog.fsck.salvaging import salvage as salvage_partition
-    from kafkalog.storage.data_dir.discover import DataDir, discover, log_bytes
 
     place = select(discover(source), topics)
     is_data_dir, partitions = isinstance(place, DataDir), _partitions(place)
@@ -98,9 +99,6 @@ def salvage(  # noqa: PLR0917 # click passes them by name
                 progress.clear()
                 if not silent:
                     write_text(_sentence(results[-1]) + "\n")
-    except Terminated as end:
-        complain(end)
-        return end.exit_code
     finally:
         if form == "json":
             fields = [_fields(each) for each in results]
@@ -110,16 +108,12 @@ def salvage(  # noqa: PLR0917 # click passes them by name
 
 def _partitions(place: DataDir | PartitionDir | LogFile) -> list[PartitionDir]:
     """Return the partitions to salvage: of a data directory, those that a broker serves, not being deleted or moved."""
-    from kafkalog.storage.data_dir.discover import DataDir, LogFile
-
     if isinstance(place, LogFile):
         raise click.UsageError("SRC is a file: give its partition directory")
     return [each for each in place.partitions if each.mark is None] if isinstance(place, DataDir) else [place]
 
 
 def _refuse_misuse(source: Path, destination: Path, topic_id: str | None, partitions: list[PartitionDir]) -> None:
-    from kafkalog.storage.checkpoint.partition_metadata_file import is_topic_id
-
     real_source, real_destination = (Path(os.path.realpath(each)) for each in (source, destination))
     if real_source in {real_destination, *real_destination.parents}:
         raise click.UsageError("DEST is SRC or lies in it, and SRC is only read")
@@ -133,9 +127,6 @@ def _refuse_misuse(source: Path, destination: Path, topic_id: str | None, partit
 
 def _refuse_foreign(directory: Path) -> None:
     """Refuse a data directory that would lie in another one."""
-    from kafkalog.storage.data_dir.discover import META_PROPERTIES
-    from kafkalog.storage.file_names import CLEAN_SHUTDOWN_FILE, RECOVERY_POINT_CHECKPOINT
-
     above = Path(os.path.realpath(directory)).parent
     if any((above / name).exists() for name in (META_PROPERTIES, CLEAN_SHUTDOWN_FILE, RECOVERY_POINT_CHECKPOINT)):
         raise click.UsageError(

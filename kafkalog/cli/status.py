@@ -27,6 +27,8 @@ from kafkalog.cli.output import (
     table_width,
     write_text,
 )
+from kafkalog.errors import NotALogError
+from kafkalog.storage.data_dir.discover import DataDir, LogFile, discover
 
 if TYPE_CHECKING:
     from kafkalog.scan.status import DirectoryStatus, PartitionStatus
@@ -73,9 +75,7 @@ def status(path: Path, topics: tuple[str, ...], form: str, wide: bool) -> int:
     HIGH WATERMARK and SYNCED are from the checkpoints, which a running broker writes every few seconds. The last lines
     say whether the last writer stopped cleanly, and how much a broker has to read at its start if not.
     """
-    from kafkalog.errors import NotALogError
     from kafkalog.scan.status import DirectoryStatus
-    from kafkalog.storage.data_dir.discover import DataDir, LogFile, discover
 
     place = select(discover(path), topics)
     if isinstance(place, LogFile):

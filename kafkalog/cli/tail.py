@@ -14,11 +14,13 @@ import click
 from kafkalog.cli import FINDINGS, SOUND
 from kafkalog.cli.common_options import LogPath
 from kafkalog.cli.output import colour_wanted, complain, is_terminal, stdout_bytes
+from kafkalog.errors import LogTruncatedError, OffsetOutOfRangeError
 
 if TYPE_CHECKING:
-    from kafkalog import IsolationLevel, Log
+    from kafkalog import Log
     from kafkalog.cli.json_lines import JsonLines
     from kafkalog.cli.text_lines import TextLines
+    from kafkalog.storage.fetch_data_info import IsolationName
 
 # The interval between checks for new records.
 INTERVAL_SECONDS = 0.1
@@ -63,10 +65,9 @@ Examples:
 )  # fmt: skip
 def tail(*, directory: Path, count: int, follow: bool, committed: bool, form: str) -> int:
     """Show the last records of the partition in DIR, and, with --follow, new ones."""
-    from kafkalog import IsolationLevel
     from kafkalog.cli.log_source import open_unhidden
 
-    isolation = IsolationLevel.TXN_COMMITTED if committed else IsolationLevel.LOG_END
+    isolation: IsolationName = "txn_committed" if committed else "log_end"
     log, problems = open_unhidden(directory)
     with log:
         for problem in problems:
@@ -110,7 +111,7 @@ def wait_for_reader(seconds: float) -> None:
 class Tail:
     """The state of following: records before `offset` are shown; the last batches are kept to detect truncation."""
 
-    def __init__(self, log: Log, isolation: IsolationLevel, lines: JsonLines | TextLines) -> None:
+    def __init__(self, log: Log, isolation: IsolationName, lines: JsonLines | TextLines) -> None:
         self._log = log
         self._isolation = isolation
         self._lines = lines
@@ -132,8 +133,6 @@ class Tail:
 
     def show_new(self) -> None:
         """Show the records appended since. Report truncation and deletion."""
-        from kafkalog.errors import LogTruncatedError
-
         end = self._end()
         if end < self.offset:
             self._go_back(end)
@@ -166,9 +165,7 @@ class Tail:
         return max(oldest, self._log.log_start_offset)
 
     def _end(self) -> int:
-        from kafkalog import IsolationLevel
-
-        committed = self._isolation is IsolationLevel.TXN_COMMITTED
+        committed = self._isolation == "txn_committed"
         return self._log.last_stable_offset if committed else self._log.log_end_offset
 
     def _show(self, first: int, end: int, skip: int = 0) -> None:
@@ -177,8 +174,6 @@ class Tail:
         Raises:
             LogTruncatedError: The log was truncated meanwhile.
         """
-        from kafkalog.errors import LogTruncatedError, OffsetOutOfRangeError
-
         out = stdout_bytes()
         self.offset = first
         try:
@@ -202,7 +197,7 @@ class Tail:
         self.offset = end
 
 
-def first_of_last(log: Log, count: int, end: int, isolation: IsolationLevel) -> int:
+def first_of_last(log: Log, count: int, end: int, isolation: IsolationName) -> int:
     """Return an offset with at least `count` records between it and `end`; the log's start if there are fewer."""
     start, distance = log.log_start_offset, count
     if count == 0:

@@ -19,16 +19,17 @@ import click
 from kafkalog.cli import FINDINGS, SOUND, UNREADABLE
 from kafkalog.cli.common_options import jobs_option, paths_argument, select, topic_option
 from kafkalog.cli.json_shapes import JSON_VERSION, of_check, of_finding, text_of
-from kafkalog.cli.output import colour_wanted, complain, counted, human_size, path_text, printable, styled, write_text
+from kafkalog.cli.output import colour_wanted, counted, human_size, path_text, printable, styled, write_text
 from kafkalog.cli.progress import Progress
-from kafkalog.cli.signals import Terminated, raised
+from kafkalog.cli.signals import raised
+from kafkalog.errors import NotALogError
+from kafkalog.fsck.findings import Finding, Summary, Verdict
 from kafkalog.sizes import parse_size
+from kafkalog.storage.data_dir.discover import discover, log_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from kafkalog.errors import NotALogError
-    from kafkalog.fsck.findings import Finding, Summary, Verdict
     from kafkalog.fsck.verifying import Options, Place
 
 COLOURS = {"error": "red", "warning": "yellow"}
@@ -152,11 +153,8 @@ def exit_code(summary: Summary, *, strict: bool) -> int:
     return FINDINGS if summary.errors or (strict and summary.warnings) else SOUND
 
 
-def _subjects(context: click.Context, option: click.Parameter, value: str | None) -> frozenset[str] | None:
-    """Return the subjects of a list separated by commas; None if there is none."""
-    del context, option
-    if value is None:
-        return None
+def _subjects(value: str) -> frozenset[str]:
+    """Return the subjects of a list separated by commas."""
     from kafkalog.fsck.verifying import SUBJECTS
 
     subjects = frozenset(value.split(","))
@@ -166,22 +164,16 @@ def _subjects(context: click.Context, option: click.Parameter, value: str | None
     return subjects
 
 
-def _throttle(context: click.Context, option: click.Parameter, value: str | None) -> int | None:
-    """Return the bytes per second in a text such as 50MB or 50MB/s; None if there is none."""
-    del context, option
-    if value is None:
-        return None
+def _throttle(value: str) -> int:
+    """Return the bytes per second in a text such as 50MB or 50MB/s."""
     rate = parse_size(value.lower().removesuffix("/s"))
     if not rate:
         raise click.BadParameter(f"{value!r} is no number of bytes per second, such as 50MB, 500K/s or 1G")
     return rate
 
 
-def _version(context: click.Context, option: click.Parameter, value: str | None) -> str | None:
-    """Return the name of a version that is known; None if there is none."""
-    del context, option
-    if value is None:
-        return None
+def _version(value: str) -> str:
+    """Return the name of a version that is known."""
     from kafkalog.fsck.version_checks import VERSIONS
 
     if value not in VERSIONS:
@@ -194,17 +186,17 @@ def _version(context: click.Context, option: click.Parameter, value: str | None)
 @topic_option
 @click.option("--deep", is_flag=True, help="Decompress and parse every record, not only checksums and headers.")
 @click.option(
-    "--only", metavar="SUBJECTS", callback=_subjects,
+    "--only", metavar="SUBJECTS", type=_subjects,
     help="Check only some of logs,indexes,state,checkpoints,layout, separated by commas.",
 )  # fmt: skip
 @jobs_option
 @click.option(
-    "--throttle", metavar="SIZE/S", callback=_throttle,
+    "--throttle", metavar="SIZE/S", type=_throttle,
     help="Read no more bytes of logs per second, with all processes together: 50MB, 500K, 1G (powers of 1024), or a "
     "number of bytes.",
 )  # fmt: skip
 @click.option(
-    "--for-version", metavar="X.Y", callback=_version,
+    "--for-version", metavar="X.Y", type=_version,
     help="Check too whether this version of Kafka takes the topics, settings and features of the cluster.",
 )  # fmt: skip
 @click.option("--strict", is_flag=True, help="Warnings make the exit code 1, too.")
@@ -234,7 +226,6 @@ def verify(  # noqa: PLR0917 # click passes them by name
     The order of the findings is the same with any number of processes. With more than one, those of a partition are
     kept in the directory for temporary files until all partitions before it are checked.
     """
-    from kafkalog.fsck.findings import Summary
     from kafkalog.fsck.verifying import SUBJECTS, Options
 
     summary, report = Summary(), Report(form, quiet=quiet)
@@ -250,9 +241,6 @@ def verify(  # noqa: PLR0917 # click passes them by name
                     for finding in findings:
                         report.add(finding)
         complete = True
-    except Terminated as end:
-        complain(end)
-        return end.exit_code
     finally:
         if not complete:
             # The check sets it only with a finding and at its end.
@@ -263,9 +251,6 @@ def verify(  # noqa: PLR0917 # click passes them by name
 
 def _discovered(path: Path, topics: tuple[str, ...]) -> Place | OSError | NotALogError:
     """Return what is at a PATH, with the partitions that match, or why that is not known."""
-    from kafkalog.errors import NotALogError
-    from kafkalog.storage.data_dir.discover import discover
-
     try:
         return select(discover(path), topics)
     except (OSError, NotALogError) as error:
@@ -277,7 +262,6 @@ def _findings(
 ) -> Generator[Finding, None, None]:
     """Yield the findings of one PATH, clearing the progress line before each."""
     from kafkalog.fsck.verifying import not_readable, verify_place
-    from kafkalog.storage.data_dir.discover import log_bytes
 
     if isinstance(place, Exception):
         yield options.summary.count(not_readable(path, place))

@@ -226,7 +226,7 @@ class Checkpoints:
         cleaned = self.offset(CLEANER_OFFSET_CHECKPOINT, partition)
         if cleaned is not None and cleaned > end:
             yield Finding("cleaner-offset-beyond-end", self._path(CLEANER_OFFSET_CHECKPOINT),
-                          f"{partition} is compacted up to an offset behind its end", expected=f"at most {end}",
+                          f"{partition} is compacted up to an offset beyond its end", expected=f"at most {end}",
                           found=cleaned, partition=str(partition))  # fmt: skip
 
     def _path(self, name: str) -> str:

@@ -12,6 +12,7 @@ The entries are compared with header rows while the log is walked, which reads n
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -162,7 +163,7 @@ class IndexCheck:
         message = "the batch at the position begins after the offset"
         index.note(late, at, message, lambda i: f"offset {int(first[i])} or more")
         early = ~between & (at > 0) & (index.first[np.maximum(at - 1, 0)] >= first)
-        message = "the offset is in the batch of the next entry, or behind it"
+        message = "the offset is in the batch of the next entry, or after it"
         index.note(early, at - 1, message, lambda i: f"less than offset {int(first[i])}")
 
     def _compare_times(self, index: Entries, batches: Batches) -> None:
@@ -194,7 +195,9 @@ class IndexCheck:
             if self._offsets is None:
                 yield self._missing("index-missing", INDEX_SUFFIX)
             if self._times is None and self._magic:
-                yield self._missing("time-index-missing", TIME_INDEX_SUFFIX)
+                # Without the offset index, a broker rebuilds all.
+                situation = "" if self._offsets is None else self._scope.situation
+                yield replace(self._missing("time-index-missing", TIME_INDEX_SUFFIX), situation=situation)
         for index, check in ((self._offsets, self._offset_findings), (self._times, self._time_findings)):
             found = [] if index is None else list(check(index))
             if found and index is not None and index.is_current:
@@ -211,7 +214,7 @@ class IndexCheck:
                    lambda _: f"less than position {self._end}")  # fmt: skip
         if not beyond.any() and len(index.first) and self._last_offset is not None and not self._damaged:
             last = self._last_offset
-            index.note(index.first > last, np.arange(len(beyond)), "the offset is behind that of the last batch",
+            index.note(index.first > last, np.arange(len(beyond)), "the offset is beyond that of the last batch",
                        lambda _: f"at most offset {last}")  # fmt: skip
         yield from index.finding()
         if self._sealed and not index.length and self._end > _INDEXED_BYTES and self._batches > 1:
@@ -222,7 +225,7 @@ class IndexCheck:
         yield from self._form(index)
         if self._last_offset is not None and not self._damaged:
             last = self._last_offset
-            index.note(index.second > last, np.arange(len(index.second)), "the offset is behind that of the last batch",
+            index.note(index.second > last, np.arange(len(index.second)), "the offset is beyond that of the last batch",
                        lambda _: f"at most offset {last}")  # fmt: skip
         yield from index.finding()
         latest = int(index.first[-1]) if len(index.first) else -1

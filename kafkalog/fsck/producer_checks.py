@@ -162,7 +162,7 @@ class ProducerCheck:
     def _stale(self, path: Path, offset: int, entry: ProducerStateEntry) -> Iterator[Finding]:
         """Yield a finding if the batches before a snapshot's offset contradict one of its producers."""
         if entry.last_data_offset >= offset:
-            message = f"producer {entry.producer_id} has a batch behind the snapshot's offset"
+            message = f"producer {entry.producer_id} has a batch at or after the snapshot's offset"
             yield Finding("snapshot-differs", str(path), message, expected=f"less than {offset}",
                           found=entry.last_data_offset)  # fmt: skip
         known = self._state.last_entry(entry.producer_id)

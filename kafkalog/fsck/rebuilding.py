@@ -13,16 +13,14 @@ Recovery cuts a segment at the first damage, also one behind a link: so the dama
 import re
 import shutil
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from filecmp import cmp
 from pathlib import Path
 
-from kafkalog.errors import CorruptCheckpointError, CorruptRecordError
+from kafkalog.errors import CorruptRecordError
 from kafkalog.fsck.recovering import collected_messages
-from kafkalog.fsck.salvaging import Copy
+from kafkalog.fsck.salvaging import Copy, leader_epochs
 from kafkalog.fsck.verifying import scope_of
-from kafkalog.storage.checkpoint.checkpoint_file import read_leader_epoch_checkpoint
 from kafkalog.storage.file_names import (
     INDEX_SUFFIX,
     LEADER_EPOCH_CHECKPOINT,
@@ -115,9 +113,7 @@ def rebuilt(directory: Path, scratch: Path, work: Work, log_start_offset: int) -
 
 
 def _fill(directory: Path, made: Path, work: Work) -> None:
-    epochs = list[tuple[int, int]]()
-    with suppress(CorruptCheckpointError):
-        epochs = read_leader_epoch_checkpoint(directory / LEADER_EPOCH_CHECKPOINT)
+    epochs = leader_epochs(directory) if work.drops else []
     for name in sorted(set(file_names(directory)) - work.left_out):
         path, base = directory / name, segment_base_offset(name)
         if name in work.drops and base is not None:

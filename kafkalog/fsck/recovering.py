@@ -159,9 +159,12 @@ def _tasks(directory: Path, config: LogConfig | None) -> list[_Task]:
     if not isinstance(discover(directory), DataDir):
         raise NotALogError("not a data directory, which recovery needs: give the one that it is in", str(directory))
     known, tasks = read_checkpoints(directory), []
+    directories: dict[TopicPartition, Path] = {}
     for each in covered_by_clean_shutdown(directory):
         partition = parse_partition_dir(each.name)
         assert partition is not None
+        if (other := directories.setdefault(partition, each)) != each:
+            raise NotALogError(f"two directories for {partition}, with which no broker starts: {other}", str(each))
         size = sum(path.stat().st_size for _, path in unflushed(each, known.recovery_points.get(partition, 0)))
         tasks.append(_Task(each, partition, known.only(partition), config, size))
     return sorted(tasks, key=lambda task: (-task.size, task.partition))
@@ -194,6 +197,10 @@ def _recover_partition(task: _Task, advance: Advance) -> RecoveredPartition:
             )
     known = (offsets.get(task.partition, 0) for offsets in (task.known.high_watermarks, task.known.recovery_points))
     end, once = log.log_end_offset, max(*bases[-1:], *known)
+    lost = (end, once - 1) if end < once else None
+    if bases and log.first_base_offset > bases[-1]:
+        # The log ended before its start: all of it was deleted.
+        lost = bases[0], max(bases[0], once - 1)
     return RecoveredPartition(
         directory=task.directory,
         topic_partition=task.partition,
@@ -203,7 +210,7 @@ def _recover_partition(task: _Task, advance: Advance) -> RecoveredPartition:
         high_watermark=log.high_watermark,
         recovery_point=log.recovery_point,
         first_base_offset=log.first_base_offset,
-        lost_offsets=(end, once - 1) if end < once else None,
+        lost_offsets=lost,
     )
 
 

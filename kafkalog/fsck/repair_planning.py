@@ -24,7 +24,7 @@ from kafkalog.fsck.repair_journal import APPLYING, UNDOING, Journals, State, jou
 from kafkalog.fsck.salvaging import lost_offsets
 from kafkalog.fsck.state_checks import metadata_findings
 from kafkalog.fsck.verifying import Options, scope_of, verify_path
-from kafkalog.storage.checkpoint.checkpoint_file import dropped_lines
+from kafkalog.storage.checkpoint.checkpoint_file import read_damaged_offset_checkpoint
 from kafkalog.storage.checkpoint.partition_metadata_file import is_topic_id, read_partition_metadata
 from kafkalog.storage.data_dir.discover import META_PROPERTIES, DataDir, LogFile, PartitionDir, discover
 from kafkalog.storage.file_names import (
@@ -397,8 +397,8 @@ class _Planning:
             _size_of(starts_file.with_name(RECOVERY_POINT_CHECKPOINT))
         )
         for finding in findings:
-            # Of what is normal, only left-over files are looked after.
-            if finding.code == "left-over" or finding.severity is not Severity.INFO:
+            # Of what is normal, only left-over files and tails of zeros are looked after.
+            if finding.code in {"left-over", "preallocated-tail"} or finding.severity is not Severity.INFO:
                 mending = MENDINGS.get(f"{finding.code}, {finding.situation}") or MENDINGS.get(finding.code)
                 by_partition.setdefault(self._place.holding(Path(finding.path)), []).append((finding, mending))
             self._log_starts_lost |= _is_of_form(finding) and finding.path.endswith(f"/{LOG_START_OFFSET_CHECKPOINT}")
@@ -416,7 +416,7 @@ class _Planning:
                 self._ids.get(path),
                 tuple(_lost(mending, path, found)),
                 _held_in(path) if mending is Mending.ASIDE else None,
-                tuple(dropped_lines(path)) if any(map(_is_of_form, found)) else (),
+                tuple(read_damaged_offset_checkpoint(path)[1]) if any(map(_is_of_form, found)) else (),
                 self._other_id_of_cluster(path),
             )
             for (mending, path), found in self._changes.items()
@@ -424,6 +424,11 @@ class _Planning:
         return changes, self._left
 
     def _plan_partition(self, directory: Path | None, found: Sequence[_Found]) -> None:
+        tails = [each for each in found if each[0].code == "preallocated-tail" and each[1] is None]
+        found = [each for each in found if each not in tails]
+        if any(mending in REBUILDING for _, mending in found):
+            # Alone it is left: a broker cuts it off. Here the recovery that rebuilds would.
+            found += [(tail, Mending.CUT) for tail, _ in tails]
         codes = {finding.code for finding, _ in found}
         kinds = {mending for _, mending in found}
         blocked = next((why for code, why in _BLOCKING.items() if code in codes), "")
@@ -604,6 +609,6 @@ def _id_in(path: Path) -> str | None:
 def _id_in_text(path: Path) -> str | None:
     """Return the topic id in a damaged `partition.metadata`; None if there is none."""
     with suppress(CorruptCheckpointError, OSError):
-        match = _AN_ID.search(read_small_text(path, 1 << 16))
+        match = _AN_ID.search(read_small_text(path, 1 << 16) or "")
         return match[1] if match and is_topic_id(match[1]) else None
     return None

@@ -37,8 +37,8 @@ from kafkalog.fsck.repair_planning import (
 )
 from kafkalog.fsck.walk import header_at
 from kafkalog.storage.checkpoint.checkpoint_file import (
+    read_damaged_offset_checkpoint,
     read_leader_epoch_checkpoint,
-    readable_offsets,
     write_offset_checkpoint,
 )
 from kafkalog.storage.checkpoint.clean_shutdown_file import write_clean_shutdown
@@ -228,7 +228,7 @@ class _Staging:
         """Return the offsets in a checkpoint that can be read. It is read once."""
         if name not in self._known:
             try:
-                self._known[name] = readable_offsets(self._place.data_dir / name)
+                self._known[name] = read_damaged_offset_checkpoint(self._place.data_dir / name)[0]
             except CorruptCheckpointError:
                 self._known[name] = {}
         return self._known[name]

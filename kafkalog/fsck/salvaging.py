@@ -30,6 +30,7 @@ from kafkalog.fsck.layout_checks import dangling_findings, names_in
 from kafkalog.fsck.walk import Run, Source, header_at, walk
 from kafkalog.record.records_builder import empty_batch
 from kafkalog.storage.checkpoint.checkpoint_file import (
+    EpochEntry,
     read_leader_epoch_checkpoint,
     read_offset_checkpoint,
     write_leader_epoch_checkpoint,
@@ -151,7 +152,7 @@ def salvage(
                 made = temporary / destination.name
                 made.mkdir()
                 report = report or (lambda _: None)
-                epochs = _leader_epochs(source)
+                epochs = leader_epochs(source)
                 copy = Copy(made, epochs, report)
                 for finding in dangling_findings(source, names_in(source)):
                     report(finding)
@@ -202,7 +203,7 @@ def _topic_id(source: Path, destination: Path, topic: str, wanted: str | None) -
     return present
 
 
-def _leader_epochs(source: Path) -> list[tuple[int, int]]:
+def leader_epochs(source: Path) -> list[EpochEntry]:
     """Return the leader epochs of a partition, as its checkpoint has them; none if it is damaged."""
     try:
         return read_leader_epoch_checkpoint(source / LEADER_EPOCH_CHECKPOINT)
@@ -327,7 +328,7 @@ class Copy:
     """
 
     def __init__(
-        self, directory: Path, epochs: Sequence[tuple[int, int]], report: Callable[[Finding], object] = lambda _: None
+        self, directory: Path, epochs: Sequence[EpochEntry], report: Callable[[Finding], object] = lambda _: None
     ) -> None:
         self.batches = self.size = self.left_out = self.read = 0
         self._directory = directory

@@ -119,7 +119,7 @@ def _end_now(directory: Path, walked: int) -> int:
     return walked
 
 
-def _text(entries: Sequence[tuple[int, int]]) -> str:
+def _text(entries: Sequence[EpochEntry]) -> str:
     told = ", ".join(f"{epoch} from {start_offset}" for epoch, start_offset in entries[:_TOLD])
     return told + (", ..." if len(entries) > _TOLD else "")
 

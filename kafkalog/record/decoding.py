@@ -92,16 +92,6 @@ class Reading:
     path: str | None = None
 
 
-def read_columns(entries: Entries, reading: Reading) -> Iterator[RecordColumns]:
-    """Yield the records of `entries`; those before damage are yielded before the error is raised.
-
-    Raises:
-        CorruptRecordError: An entry is not a batch, or its checksum is wrong.
-        InvalidRecordError: The content of an entry does not follow the format.
-    """
-    return _parts(entries, reading, whole=False)
-
-
 def read_whole(entries: Entries, reading: Reading, *, check_crcs: bool) -> RecordColumns:
     """Read all records, control records too, of a single entry or of messages that are not compressed.
 
@@ -110,7 +100,7 @@ def read_whole(entries: Entries, reading: Reading, *, check_crcs: bool) -> Recor
         DecompressedSizeError: There are more records than the decompression limit allows.
         InvalidRecordError: The content does not follow the format.
     """
-    found = list(_parts(entries, replace(reading, check_crcs=check_crcs, control=True), whole=True))
+    found = list(read_columns(entries, replace(reading, check_crcs=check_crcs, control=True), whole=True))
     return found[0] if found else RecordColumns.empty()
 
 
@@ -119,6 +109,11 @@ def pieces(rows: NDArray[np.void]) -> list[NDArray[np.void]]:
     if len(rows) == 1:
         return [rows]
     return [rows[start:end] for start, end in pairwise([0, *cut_rows(rows, RECORDS_A_PIECE)])]
+
+
+def units(rows: NDArray[np.void]) -> list[NDArray[np.void]]:
+    """Cut rows into tasks for threads: enough to outweigh the cost of a task, few enough to bound the memory."""
+    return pieces(rows) if rows["compression_type"].any() else [rows]
 
 
 def pays_in_threads(rows: NDArray[np.void]) -> bool:
@@ -154,10 +149,15 @@ def first_record(entries: Entries, reading: Reading, offset: int, timestamp: int
     return None
 
 
-def _parts(entries: Entries, reading: Reading, *, whole: bool) -> Iterator[RecordColumns]:
-    """Yield the records in parts or, if `whole`, all together. Raise errors as `read_columns`, `read_whole`.
+def read_columns(entries: Entries, reading: Reading, *, whole: bool = False) -> Iterator[RecordColumns]:
+    """Yield the records of `entries` in parts or, if `whole`, all together; those before damage come before the error.
 
     Nothing refers to a part, or to decompressed bytes, when the next ones are made.
+
+    Raises:
+        CorruptRecordError: An entry is not a batch, or its checksum is wrong.
+        DecompressedSizeError: There are more records than the decompression limit allows to be read together.
+        InvalidRecordError: The content of an entry does not follow the format.
     """
     for regions in _regions(entries, reading, control=reading.control):
         buffer, rows, starts, ends, error = regions

@@ -24,17 +24,18 @@ from kafkalog._speedups.record import Record
 from kafkalog.attributes import CodecName, CompressionType, TimestampType
 from kafkalog.record import decompress
 from kafkalog.record.batch_validity import ensure_valid, wrong_checksum
-from kafkalog.record.decoding import Entries, Reading, pays_in_threads, pieces, read_columns
+from kafkalog.record.decoding import Entries, Reading, pays_in_threads, pieces, read_columns, units
+from kafkalog.record.format_conversion import to_magic, with_offsets, with_timestamps
 from kafkalog.record.framing import EndOfData, Stop, end_of
 from kafkalog.record.ordered_map import ordered_map
 from kafkalog.record.record_batch import RecordBatch, batches_of
+from kafkalog.record.record_checks import check_keys, check_magic, check_timestamps
 from kafkalog.record.record_columns import RecordColumns
+from kafkalog.record.records_builder import BatchSettings, RecordsBuilder
+from kafkalog.record.write_to import Target, by_python, write_all
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
-
-    from kafkalog.record.records_builder import BatchSettings, RecordsBuilder
-    from kafkalog.record.write_to import Target
 
 # Entries are read in ranges of about so many bytes and at most so many rows.
 RUN_BYTES = 1 << 20
@@ -135,18 +136,11 @@ class MessageSet(ABC):
             ValueError: `threads` is less than 1.
         """
         threads = whole("threads", threads, 1, INT32_MAX)
-        decode = partial(self._decoded, self._reading_as(check_crcs))
+        decode = partial(self._decoded, replace(self._reading, check_crcs=flag("check_crcs", check_crcs)))
         if threads == 1:
             return chain.from_iterable(map(decode, self._runs()))
-        return ordered_map(
-            decode, self._units(), threads, weigh=memory_of, most=MOST_WAITING_BYTES, pays=pays_in_threads
-        )
-
-    def _reading_as(self, check_crcs: bool) -> Reading:
-        reading = self._reading
-        return (
-            reading if flag("check_crcs", check_crcs) == reading.check_crcs else replace(reading, check_crcs=check_crcs)
-        )
+        tasks = chain.from_iterable(map(units, self._runs(span=LONG_RUN_BYTES)))
+        return ordered_map(decode, tasks, threads, weigh=memory_of, most=MOST_WAITING_BYTES, pays=pays_in_threads)
 
     def _decoded(self, reading: Reading, rows: NDArray[np.void]) -> Iterator[RecordColumns]:
         return chain.from_iterable(read_columns(self._entries(piece), reading) for piece in pieces(rows))
@@ -216,11 +210,9 @@ class MessageSet(ABC):
             UnsupportedCompressionError: A batch is compressed with zstd, which exists only in format 2.
             ValueError: There is no such format.
         """
-        from kafkalog.record.format_conversion import to_magic
-
         return self._like(to_magic(self._loaded_runs(), self._reading, magic, lossy=lossy, start_offset=start_offset))
 
-    def write_to(self, file: "Target", position: int = 0, size: int | None = None) -> int:
+    def write_to(self, file: Target, position: int = 0, size: int | None = None) -> int:
         """Write bytes to a binary file or a socket.
 
         Args:
@@ -237,8 +229,6 @@ class MessageSet(ABC):
             OSError: `file` raises it.
             TypeError: `file` is neither a file nor a socket.
         """
-        from kafkalog.record.write_to import by_python, write_all
-
         position, size = self._range(position, size, "size")
         return write_all(by_python(self._view, file), self._start + position, size)
 
@@ -309,14 +299,6 @@ class MessageSet(ABC):
 
     def _like(self, buffer: "ReadableBuffer") -> "ByteBufferMessageSet":
         return ByteBufferMessageSet(buffer, decompression_limit=self._reading.decompression_limit)
-
-    def _units(self) -> Iterator[NDArray[np.void]]:
-        """Yield the rows for each task of a thread: enough to outweigh its cost, few enough to bound the memory."""
-        for run in self._runs(span=LONG_RUN_BYTES):
-            if run["compression_type"].any():
-                yield from pieces(run)
-            else:
-                yield run
 
 
 class ByteBufferMessageSet(MessageSet):
@@ -400,8 +382,6 @@ class ByteBufferMessageSet(MessageSet):
             ValueError: Kafka does not accept the settings or a record.
             TypeError: An item of `records` is not a `Record`.
         """
-        from kafkalog.record.records_builder import BatchSettings, RecordsBuilder
-
         timestamp_type = member("timestamp_type", timestamp_type, TimestampType)
         if timestamp is not None:
             timestamp = whole("timestamp", timestamp, -1, INT64_MAX, EPOCH_MS)
@@ -440,8 +420,6 @@ class ByteBufferMessageSet(MessageSet):
             InvalidRecordError: An entry is of another format.
             RecordValidationError: Messages inside an entry are of another format.
         """
-        from kafkalog.record.record_checks import check_magic
-
         check_magic(self._whole(), self._reading, magic)
         return self
 
@@ -451,8 +429,6 @@ class ByteBufferMessageSet(MessageSet):
         Raises:
             RecordValidationError: A record has no key.
         """
-        from kafkalog.record.record_checks import check_keys
-
         check_keys(self._whole(), self._reading)
         return self
 
@@ -468,8 +444,6 @@ class ByteBufferMessageSet(MessageSet):
         Raises:
             RecordValidationError: A timestamp is outside this range (CreateTime), or a batch claims LogAppendTime.
         """
-        from kafkalog.record.record_checks import check_timestamps
-
         limits = {"now": now, "before_max_ms": before_max_ms, "after_max_ms": after_max_ms}
         check_timestamps(self._whole(), self._reading, timestamp_type, **limits)
         return self
@@ -484,8 +458,6 @@ class ByteBufferMessageSet(MessageSet):
             UnsupportedForMessageFormatError: Format 0 has no timestamps.
             CorruptRecordError: A checksum is wrong.
         """
-        from kafkalog.record.format_conversion import with_timestamps
-
         return self._like(with_timestamps(self._whole(), timestamp_type, timestamp))
 
     def with_offsets(self, first_offset: int, *, partition_leader_epoch: int | None = None) -> "ByteBufferMessageSet":
@@ -503,8 +475,6 @@ class ByteBufferMessageSet(MessageSet):
             InvalidRecordError: A codec is unknown, or the content of an entry to be rebuilt does not follow the format.
             ValueError: The last offset would exceed 2**63 - 1.
         """
-        from kafkalog.record.format_conversion import with_offsets
-
         return self._like(
             with_offsets(self._whole(), self._reading, first_offset, partition_leader_epoch=partition_leader_epoch)
         )
@@ -521,7 +491,7 @@ class ByteBufferMessageSet(MessageSet):
 
 def batches_of_records(
     records: Iterable[Record],
-    settings: "BatchSettings | None" = None,
+    settings: BatchSettings | None = None,
     *,
     max_size: int = DEFAULT_BATCH_BYTES,
     default_timestamp: int = -1,
@@ -541,8 +511,6 @@ def batches_of_records(
         ValueError: Kafka does not accept the settings or a record.
         TypeError: An item of `records` is not a `Record`.
     """
-    from kafkalog.record.records_builder import RecordsBuilder
-
     builder, max_size = RecordsBuilder(settings), whole("max_size", max_size, 1, INT32_MAX, BYTES)
     built = builder.batches_of(records, builder.base_offset, max_size=max_size, default_timestamp=default_timestamp)
     return (ByteBufferMessageSet(batch.data) for batch in built)
@@ -557,7 +525,7 @@ def _rising(offsets: Iterable[int], base_offset: int) -> tuple[int, Iterator[int
     return first[0] if first else 0, chain(first, assigned)
 
 
-def _append_at(builder: "RecordsBuilder", records: Iterable[Record], offsets: Iterator[int]) -> None:
+def _append_at(builder: RecordsBuilder, records: Iterable[Record], offsets: Iterator[int]) -> None:
     for record in records:
         instance("a record", record, Record)
         try:

@@ -64,7 +64,8 @@ class KafkaLogDataSource(DataSource):
             ValueError: The options are invalid for reads, streams and writes.
         """
         super().__init__(options)
-        if not _is_write(self.options):
+        # Spark does not tell the purpose of a source, but some options are only of writes.
+        if not any(name.lower() in WRITE_ONLY for name in self.options):
             _read_options(self.options)
 
     def schema(self) -> str:
@@ -133,11 +134,6 @@ class KafkaLogReader(DataSourceReader):
     def read(self, partition: InputPartition | None) -> "Iterator[pa.RecordBatch]":
         """Yield the rows of one split; none for a partition without a split. Raise errors as `read_split`."""
         return read_split(getattr(partition, "value", None), self._columns, self._options)
-
-
-def _is_write(options: Mapping[str, Any]) -> bool:
-    """Return whether the options have one that only writes have. Spark does not tell the purpose of a source."""
-    return any(name.lower() in WRITE_ONLY for name in options)
 
 
 def _read_options(options: Mapping[str, Any]) -> ReadOptions:

@@ -80,27 +80,19 @@ def chosen_columns(fields: Iterable[tuple[str, str, bool]]) -> tuple[Column, ...
     Raises:
         ValueError: A column does not exist, has another type, or occurs more than once.
     """
-    columns = tuple(_chosen(*field) for field in fields)
+    columns = []
+    for name, found, nullable in fields:
+        columns.append(column := _named((name, nullable)))
+        expected = _ALL[column.source]
+        if found.replace(" ", "").lower() != expected:
+            raise ValueError(f"schema: column {name} is {expected}, not {found}")
     if not columns:
         raise ValueError("schema: there are no columns")
     names = [column.name for column in columns]
     for name in names:
         if names.count(name) > 1:
             raise ValueError(f"schema: column {name!r} occurs more than once")
-    return columns
-
-
-def _chosen(name: str, found: str, nullable: bool) -> Column:
-    """Return a column of the user's schema.
-
-    Raises:
-        ValueError: The column does not exist or has another type.
-    """
-    column = _named((name, nullable))
-    expected = _ALL[column.source]
-    if found.replace(" ", "").lower() != expected:
-        raise ValueError(f"schema: column {name} is {expected}, not {found}")
-    return column
+    return tuple(columns)
 
 
 def columns_of(wanted: "Sequence[Column | str | tuple[str, bool]] | None", options: ReadOptions) -> tuple[Column, ...]:

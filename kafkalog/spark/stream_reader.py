@@ -73,11 +73,7 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         Raises:
             ValueError, OSError, KafkaLogError: As `discover` and `starting_offsets`.
         """
-
-        def initial(sources: list[Partition]) -> Json:
-            return _to_json(starting_offsets(self._options, sources))
-
-        self._initial = with_partitions(self._options, initial)
+        self._initial = _to_json(with_partitions(self._options, partial(starting_offsets, self._options)))
         return self._initial
 
     def getDefaultReadLimit(self) -> Any:  # noqa: N802 - Spark's name

@@ -626,15 +626,10 @@ class Log(ABC):
         return min(stop, retry(lambda: self._bound(isolation)).message_offset)
 
     def _aborted(self, first: int, stop: int, isolation: IsolationLevel) -> AbortedBatches | None:
-        """Return the aborted transactions to leave out; None if `isolation` includes them or there are no segments."""
+        """Return the aborted transactions to leave out; None if `isolation` includes them."""
         if isolation is not IsolationLevel.TXN_COMMITTED:
             return None
-        return retry(lambda: self._aborted_between(first, stop))
-
-    def _aborted_between(self, first: int, stop: int) -> AbortedBatches | None:
-        segments = self._segments_now()
-        segment = segments.floor(first)
-        return None if segment is None else AbortedBatches(fetch.aborted_txns(segments, segment, first, stop))
+        return retry(lambda: AbortedBatches(fetch.aborted_txns(self._segments_now(), first, stop)))
 
     def _walk(self, first: int, stop: int) -> Walk:
         """Return a reader of the offsets from `first` to before `stop`. It may be iterated over once."""

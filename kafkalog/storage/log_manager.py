@@ -97,15 +97,6 @@ class LogManager(Mapping[str, AnyLog]):
 
     @overload
     def __init__(
-        self: "LogManager[Log]",
-        log_dir: str | os.PathLike[str],
-        mode: Literal["r"] = "r",
-        config: LogConfig | None = None,
-        *,
-        topic_configs: Mapping[str, LogConfig] | None = None,
-    ) -> None: ...
-    @overload
-    def __init__(
         self: "LogManager[WritableLog]",
         log_dir: str | os.PathLike[str],
         mode: Literal["a"],
@@ -121,7 +112,7 @@ class LogManager(Mapping[str, AnyLog]):
     def __init__(
         self: "LogManager[Log]",
         log_dir: str | os.PathLike[str],
-        mode: Literal["r", "a"],
+        mode: Literal["r", "a"] = "r",
         config: LogConfig | None = None,
         *,
         topic_configs: Mapping[str, LogConfig] | None = None,

@@ -13,7 +13,7 @@ from io import UnsupportedOperation
 from pathlib import Path
 from typing import NoReturn
 
-from kafkalog.errors import NotALogError, OffsetOutOfRangeError
+from kafkalog.errors import NotALogError
 from kafkalog.record import decompress
 from kafkalog.storage.checkpoint.checkpoint_file import OffsetCheckpointFile
 from kafkalog.storage.checkpoint.leader_epoch_cache import LeaderEpochCache
@@ -165,10 +165,7 @@ class ReadOnlyLog(Log):
 
     def _placed(self, offset: int) -> LogOffsetMetadata:
         """Return the offset with its position, or without one if it is not in the log."""
-        try:
-            found = fetch.offset_metadata(self._segments_now(), self._log_end(), offset)
-        except OffsetOutOfRangeError:
-            return LogOffsetMetadata(offset)
+        found = fetch.offset_metadata(self._segments_now(), self._log_end(), offset)
         # The batch that contains it may begin before the log's start, but a watermark must not.
         return found._replace(message_offset=max(found.message_offset, min(offset, self.log_start_offset)))
 

@@ -175,13 +175,8 @@ class RemotePath(_Path):
         listing = _Listing({each["name"].rstrip("/").rpartition("/")[2]: each for each in found})
         # Some stores have an entry for the directory itself.
         paths = {name: each["name"].rstrip("/") for name, each in listing.entries.items()}
-        return (
-            RemotePath(self._files, path, listing) for _, path in sorted(paths.items()) if path.strip("/") != self._bare
-        )
-
-    @property
-    def _bare(self) -> str:
-        return self._path.strip("/")
+        own = self._path.strip("/")
+        return (RemotePath(self._files, path, listing) for _, path in sorted(paths.items()) if path.strip("/") != own)
 
     def matches(self) -> "list[RemotePath]":
         """Return the paths that match this one as a glob pattern, sorted.

@@ -173,14 +173,14 @@ def broken(*_: object) -> None:
 
 
 def test_a_bug_is_one_line_too(kafkalog: Kafkalog, data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kafkalog.storage.data_dir.discover.discover", broken)
+    monkeypatch.setattr("kafkalog.cli.ls.discover", broken)
     ran = kafkalog("ls", data_dir)
     assert ran.code == 3
     assert ran.err == "kafkalog: internal error: TypeError: this should not have happened (--debug shows where)\n"
 
 
 def test_debug_shows_where(kafkalog: Kafkalog, data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kafkalog.storage.data_dir.discover.discover", broken)
+    monkeypatch.setattr("kafkalog.cli.ls.discover", broken)
     assert "in broken\n" in kafkalog("--debug", "ls", data_dir).err
 
 

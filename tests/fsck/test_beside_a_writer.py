@@ -10,7 +10,7 @@ import pytest
 
 from kafkalog import ByteBufferMessageSet, LogConfig, LogManager, Record
 from kafkalog.fsck import Severity, verify_path
-from kafkalog.storage.checkpoint.checkpoint_file import read_leader_epoch_checkpoint
+from kafkalog.storage.checkpoint.checkpoint_file import EpochEntry, read_leader_epoch_checkpoint
 
 SECONDS = 2.0
 SMALL = LogConfig(segment_bytes=8000, index_interval_bytes=500, retention_bytes=80_000, file_delete_delay_ms=20)
@@ -55,7 +55,7 @@ def test_an_epoch_that_begins_after_its_partition_was_read_is_no_damage(
         log = manager.create("orders-0")
         log.append_as_leader(ByteBufferMessageSet.from_records([Record(b"v")]), 0)
 
-        def read_later(path: Path) -> list[tuple[int, int]]:
+        def read_later(path: Path) -> list[EpochEntry]:
             for epoch in (0, 5):
                 log.append_as_leader(ByteBufferMessageSet.from_records([Record(b"v")]), epoch)
             return read_leader_epoch_checkpoint(path)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -189,7 +189,7 @@ def test_epochs_as_they_are_written_are_read_as_line_by_line(
         text = text[:position] + inserted + text[position + cut :]
     path.write_text(text)
 
-    def outcome() -> list[tuple[int, int]] | str:
+    def outcome() -> Sequence[tuple[int, int]] | str:
         try:
             return read_leader_epoch_checkpoint(path)
         except CorruptCheckpointError as error:
@@ -197,7 +197,7 @@ def test_epochs_as_they_are_written_are_read_as_line_by_line(
 
     fast = outcome()
     with pytest.MonkeyPatch.context() as patches:
-        patches.setattr("kafkalog.storage.checkpoint.checkpoint_file._entries_as_written", lambda text: None)
+        patches.setattr("kafkalog.storage.checkpoint.checkpoint_file._epochs_as_written", lambda text: None)
         assert outcome() == fast
 
 

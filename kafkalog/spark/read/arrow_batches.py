@@ -132,18 +132,6 @@ class BatchMaker:
         yield pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
 
-def _key(columns: RecordColumns) -> pa.Array:
-    return binary_array(columns.buffer, columns.key_start, columns.key_length)
-
-
-def _value(columns: RecordColumns) -> pa.Array:
-    return binary_array(columns.buffer, columns.value_start, columns.value_length)
-
-
-def _offset(columns: RecordColumns) -> pa.Array:
-    return pa.array(columns.offset)
-
-
 def _timestamp(columns: RecordColumns) -> pa.Array:
     """Return the timestamps in microseconds.
 
@@ -179,25 +167,17 @@ def _is_control(columns: RecordColumns) -> pa.Array:
     return pa.array(control[columns.batch])
 
 
-def _sequence(columns: RecordColumns) -> pa.Array:
-    return pa.array(columns.sequence.astype(np.int32))
-
-
-def _headers(columns: RecordColumns) -> pa.Array:
-    """Return the headers; null if a record has none, as in Spark's source."""
-    return headers_array(columns, _HEADER_FIELDS, none_is_null=True)
-
-
 _MAKERS: dict[str, Callable[[RecordColumns], pa.Array]] = {
-    "key": _key,
-    "value": _value,
-    "offset": _offset,
+    "key": lambda columns: binary_array(columns.buffer, columns.key_start, columns.key_length),
+    "value": lambda columns: binary_array(columns.buffer, columns.value_start, columns.value_length),
+    "offset": lambda columns: pa.array(columns.offset),
     "timestamp": _timestamp,
     "timestampType": _of_batch("timestamp_type", np.int32),
-    HEADERS: _headers,
+    # Null if a record has none, as in Spark's source.
+    HEADERS: lambda columns: headers_array(columns, _HEADER_FIELDS, none_is_null=True),
     "producerId": _of_batch("producer_id", np.int64),
     "producerEpoch": _of_batch("producer_epoch", np.int32),
-    "sequence": _sequence,
+    "sequence": lambda columns: pa.array(columns.sequence.astype(np.int32)),
     "leaderEpoch": _of_batch("partition_leader_epoch", np.int32),
     "isControl": _is_control,
     "position": _of_batch("position", np.int64),

@@ -222,12 +222,12 @@ class _Given:
         try:
             return parse(text.strip())
         except ValueError as error:
-            raise ValueError(f"option {name}: {_shown(text)} is not {error}") from None
+            shown = repr(text) if len(text) <= _SHOWN else f"{text[:_SHOWN]!r}..."
+            raise ValueError(f"option {name}: {shown} is not {error}") from None
 
     def flag(self, name: str, *, otherwise: bool = False) -> bool:
         """Return the value of an option that is true or false."""
-        found = self.word(name, str(otherwise).lower(), str(not otherwise).lower())
-        return found == "true"
+        return self.word(name, str(otherwise).lower(), str(not otherwise).lower()) == "true"
 
     def word(self, name: str, otherwise: str, *others: str) -> str:
         """Return the value of an option that is one of these words, in lower case."""
@@ -265,10 +265,6 @@ def known_option(name: str, value: object, names: Mapping[str, str]) -> str:
     if lower not in names:
         raise ValueError(f"unknown option {name!r} (value {_text(value)!r}){_nearest(lower, names)}")
     return names[lower]
-
-
-def _shown(text: str) -> str:
-    return repr(text) if len(text) <= _SHOWN else f"{text[:_SHOWN]!r}..."
 
 
 def _nearest(lower: str, names: Mapping[str, str]) -> str:
@@ -320,16 +316,12 @@ def _paths(given: _Given) -> tuple[str, ...]:
             f"option path is required: a partition directory, or one that contains partitions (for a table, {_VIEW})"
         )
     for path in paths:
-        _ensure_of_this_machine(path)
+        if path.lower().startswith("file:/"):
+            try:
+                path_of_file_url(path)
+            except ValueError as error:
+                raise ValueError(f"option path: {path!r} {error}") from None
     return paths
-
-
-def _ensure_of_this_machine(path: str) -> None:
-    if path.lower().startswith("file:/"):
-        try:
-            path_of_file_url(path)
-        except ValueError as error:
-            raise ValueError(f"option path: {path!r} {error}") from None
 
 
 def _path_list(text: str) -> tuple[str, ...]:
@@ -476,11 +468,7 @@ def _figures(text: str, what: str, least: int) -> dict[TopicPartition, int]:
             partition = TopicPartition(topic, _whole(number, what, 0))
             if partition in figures:
                 raise ValueError(f"{what}: {partition} occurs twice")
-            figures[partition] = _figure(value, what, least)
+            if type(value) is not int or not least <= value <= _MOST:
+                raise ValueError(what)
+            figures[partition] = value
     return figures
-
-
-def _figure(value: object, what: str, least: int) -> int:
-    if type(value) is not int or not least <= value <= _MOST:
-        raise ValueError(what)
-    return value

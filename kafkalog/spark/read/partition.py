@@ -132,7 +132,7 @@ class Partition:
             return LogEnd(self.log_start_offset, 0)
         segment = self.segments[-1]
         with closing(open_source(segment.path)) as source:
-            end = _end_of(source, segment, _runs(source, _last_indexed(segment), segment.size))
+            end = _end_of(source, segment, _runs(source, self._last_indexed(segment), segment.size))
         return end._replace(offset=max(end.offset, self.log_start_offset))
 
     @cached_property
@@ -219,12 +219,19 @@ class Partition:
         return start, max(start, stop)
 
     def _searched(self, segment: SegmentFile) -> LogSegment:
-        """Open a segment for searches. The last one opened stays open, as the next search is mostly in it."""
+        """Return a segment for searches. The last one is kept, as the next search is mostly in it."""
         if self._open is None or self._open.base_offset != segment.base_offset:
-            if self._open is not None:
-                self._open.close()
             self._open = LogSegment(segment.base_offset, segment.path, sealed=segment.sealed)
         return self._open
+
+    def _last_indexed(self, segment: SegmentFile) -> int:
+        """Return the position of a batch near the end, by the last index entry that a batch confirms; else 0."""
+        known = self._searched(segment)
+        try:
+            found = known.translate_offset(known.offset_index.last_offset)
+        except KafkaLogError:
+            return 0
+        return 0 if found is None else found.position
 
     def cuts(self, segment: SegmentFile, start: int, end: int, target: int) -> list[int]:
         """Return positions where the range of a segment can be cut.
@@ -312,18 +319,6 @@ def _listed(directory: Path) -> tuple[tuple[SegmentFile, ...], tuple[str, ...]]:
     found.sort(key=lambda each: each[0])
     sealed = [SegmentFile(*each, following[0], sealed=True) for each, following in pairwise(found)]
     return (*sealed, *(SegmentFile(*each) for each in found[-1:])), tuple(sorted(swaps))
-
-
-def _last_indexed(segment: SegmentFile) -> int:
-    """Return the position of a batch near the end, by the last index entry that a batch confirms; else 0."""
-    known = LogSegment(segment.base_offset, segment.path, sealed=False)
-    try:
-        found = known.translate_offset(known.offset_index.last_offset)
-    except KafkaLogError:
-        return 0
-    finally:
-        known.close()
-    return 0 if found is None else found.position
 
 
 def _runs(source: ByteSource, start: int, end: int) -> Iterator[tuple[NDArray[np.void], int, int]]:

@@ -53,9 +53,6 @@ class Split:
         """The split itself, as a group of one."""
         return (self,)
 
-    def __reduce__(self) -> tuple[object, ...]:
-        return Split, tuple(getattr(self, name) for name in self.__slots__)
-
 
 @dataclass(frozen=True, slots=True)
 class SplitGroup:
@@ -71,9 +68,6 @@ class SplitGroup:
     def size_in_bytes(self) -> int:
         """The approximate number of bytes to read."""
         return sum(each.size_in_bytes for each in self.splits)
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return SplitGroup, (self.splits,)
 
 
 AnySplit: TypeAlias = Split | SplitGroup

@@ -237,22 +237,15 @@ def _remove_job(job: Path) -> None:
     """Remove the directory of a job, commit.json first: without it, the other files have no effect."""
     if is_committed(job):
         (job / JOURNAL).unlink()
-        _keep_removed(job)
+        # If it reappeared after a power failure, the next job would overwrite logs that may have changed since.
+        try:
+            sync_directory(job)
+        except OSError as error:
+            what = "the job is complete; remove this file if it reappears after a power failure"
+            _log.warning("%s: %s: %s", job / JOURNAL, what, error)
     shutil.rmtree(job, ignore_errors=True)
     with suppress(OSError):  # another job's directory is there
         job.parent.rmdir()
-
-
-def _keep_removed(job: Path) -> None:
-    """Flush the removal of commit.json.
-
-    If it reappeared after a power failure, the next job would overwrite logs that may have changed since.
-    """
-    try:
-        sync_directory(job)
-    except OSError as error:
-        what = "the job is complete; remove this file if it reappears after a power failure"
-        _log.warning("%s: %s: %s", job / JOURNAL, what, error)
 
 
 def _put(new: Path, final: Path, old: Path) -> None:

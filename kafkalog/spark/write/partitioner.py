@@ -22,23 +22,7 @@ if TYPE_CHECKING:
 _SEED = 0x9747B28C
 _M = 0x5BD1E995
 _R = 24
-_MASK = 0xFFFFFFFF
 _POSITIVE = 0x7FFFFFFF
-# With at most so many keys left, hashing one by one is faster.
-_FEW = 8
-
-
-def _rest(value: int, data: bytes) -> int:
-    """Return the hash after the last bytes of a key, given the hash before them."""
-    whole = len(data) & ~3
-    for at in range(0, whole, 4):
-        word = int.from_bytes(data[at : at + 4], "little") * _M & _MASK
-        word = (word ^ word >> _R) * _M & _MASK
-        value = value * _M & _MASK ^ word
-    if whole < len(data):
-        value = (value ^ int.from_bytes(data[whole:], "little")) * _M & _MASK
-    value = (value ^ value >> 13) * _M & _MASK
-    return value ^ value >> 15
 
 
 def murmur2_of(data: NDArray[np.uint8], starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int32]:
@@ -52,13 +36,10 @@ def murmur2_of(data: NDArray[np.uint8], starts: NDArray[np.int64], lengths: NDAr
     values = np.uint32(_SEED) ^ lengths.astype(np.uint32)
     rising, done = -(lengths // 4), 0
     # The keys with more than `done` whole words.
-    while (left := int(np.searchsorted(rising, -done, "left"))) > _FEW:
+    while left := int(np.searchsorted(rising, -done, "left")):
         _take_word(values[:left], words[starts[:left] + 4 * done])
         done += 1
-    for i in range(left):
-        rest = padded[starts[i] + 4 * done : starts[i] + lengths[i]].tobytes()
-        values[i] = _rest(int(values[i]), rest)
-    _finish(values[left:], words, starts[left:], lengths[left:])
+    _finish(values, words, starts, lengths)
     result = np.empty(len(order), np.uint32)
     result[order] = values
     return result.view(np.int32)

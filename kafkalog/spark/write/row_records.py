@@ -11,7 +11,7 @@ the partitioner's. A null timestamp becomes the current time; -1 ms means no tim
 import time
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,13 +34,6 @@ _NS_IN_MS = 1_000_000
 _NS = {"s": 1_000_000_000, "ms": _NS_IN_MS, "us": 1000, "ns": 1}
 
 
-class Portion(NamedTuple):
-    """Records of one partition, in order."""
-
-    partition: TopicPartition
-    records: list[Record]
-
-
 class RowSorter:
     """Converts the rows of a task to records.
 
@@ -55,7 +48,7 @@ class RowSorter:
         self._counts = counts
         self._partitioner = Partitioner(options.batch_bytes, first=task)
 
-    def portions(self, batch: "pa.RecordBatch") -> Iterator[Portion]:
+    def portions(self, batch: "pa.RecordBatch") -> Iterator[tuple[TopicPartition, list[Record]]]:
         """Yield the records of the rows by partition.
 
         Raises:
@@ -66,7 +59,7 @@ class RowSorter:
         for start in range(0, batch.num_rows, ROWS_AT_ONCE):
             yield from self._portions(batch.slice(start, ROWS_AT_ONCE))
 
-    def _portions(self, batch: "pa.RecordBatch") -> Iterator[Portion]:
+    def _portions(self, batch: "pa.RecordBatch") -> Iterator[tuple[TopicPartition, list[Record]]]:
         columns = {name: batch.column(place) for name, place in sink_columns(batch.schema.names).items()}
         count = batch.num_rows
         key, value = (_binary(columns.get(name), name, count) for name in ("key", "value"))
@@ -79,7 +72,7 @@ class RowSorter:
         bounds = [0, *borders.tolist(), count]
         for first, end in pairwise(bounds):
             partition = TopicPartition(names[int(topics[first])], int(partitions[first]))
-            yield Portion(partition, records[first:end])
+            yield partition, records[first:end]
 
     def _choose(
         self, columns: dict[str, "pa.Array"], key: BinaryColumn, value: BinaryColumn

@@ -174,7 +174,7 @@ def _check_span(header: Header, rules: AppendRules) -> None:
 def check_next_offset(offset: int, path: str, position: int | None = None) -> None:
     """Raise InvalidRecordError if no offset follows `offset`: the log end offset would overflow."""
     if offset >= INT64_MAX:
-        message = "behind the last offset there is none for the next record"
+        message = "the log is full: there is no offset for the next record"
         raise InvalidRecordError(message, path, position, f"less than {INT64_MAX}", offset)
 
 

@@ -13,7 +13,6 @@ a new entry removes those that it contradicts. Source: storage/.../epoch/LeaderE
 import logging
 import threading
 from bisect import bisect_left, bisect_right
-from itertools import starmap
 from operator import itemgetter
 from pathlib import Path
 
@@ -60,12 +59,11 @@ class LeaderEpochCache:
         self._unwritten = False
         if writable and not path.exists():
             path.touch()
-        entries: list[tuple[int, int]] = []
+        entries: list[EpochEntry] = []
         for entry in read_leader_epoch_checkpoint(path):
-            if entry[0] < 0 or entry[1] < 0:
-                raise CorruptCheckpointError(
-                    "a leader epoch or its start offset is negative", str(path), None, "0 or more", EpochEntry(*entry)
-                )
+            if min(entry) < 0:
+                message = "a leader epoch or its start offset is negative"
+                raise CorruptCheckpointError(message, str(path), None, "0 or more", entry)
             _add(entries, entry)
         self._entries = tuple(entries)
 
@@ -76,7 +74,7 @@ class LeaderEpochCache:
     @property
     def entries(self) -> tuple[EpochEntry, ...]:
         """All entries, oldest first."""
-        return tuple(starmap(EpochEntry, self._entries))
+        return self._entries
 
     @property
     def is_empty(self) -> bool:
@@ -87,13 +85,13 @@ class LeaderEpochCache:
     def latest_entry(self) -> EpochEntry | None:
         """The last entry; None if there is none."""
         entries = self._entries
-        return EpochEntry(*entries[-1]) if entries else None
+        return entries[-1] if entries else None
 
     @property
     def earliest_entry(self) -> EpochEntry | None:
         """The first entry; None if there is none."""
         entries = self._entries
-        return EpochEntry(*entries[0]) if entries else None
+        return entries[0] if entries else None
 
     @property
     def latest_epoch(self) -> int | None:
@@ -105,7 +103,7 @@ class LeaderEpochCache:
         """Return the epoch in which a record was appended; None if its offset is before all entries."""
         entries = self._entries
         at = bisect_right(entries, offset, key=_start_offset)
-        return entries[at - 1][0] if at else None
+        return entries[at - 1].epoch if at else None
 
     def end_offset_for(self, requested_epoch: int, log_end_offset: int) -> tuple[int, int]:
         """Return (epoch, end offset) of the largest epoch not above the requested one; (-1, -1) if it is unknown.
@@ -117,11 +115,11 @@ class LeaderEpochCache:
         above = bisect_right(entries, requested_epoch, key=_epoch)
         if requested_epoch == UNDEFINED_EPOCH or not entries:
             return UNDEFINED_EPOCH, UNDEFINED_EPOCH_OFFSET
-        if entries[-1][0] == requested_epoch:
+        if entries[-1].epoch == requested_epoch:
             return requested_epoch, log_end_offset
         if above == len(entries):
             return UNDEFINED_EPOCH, UNDEFINED_EPOCH_OFFSET
-        return entries[above - 1][0] if above else requested_epoch, entries[above][1]
+        return entries[above - 1].epoch if above else requested_epoch, entries[above].start_offset
 
     def assign(self, epoch: int, start_offset: int) -> None:
         """Add the start of an epoch. Remove the entries whose epoch or start offset is not below it.
@@ -132,9 +130,9 @@ class LeaderEpochCache:
             ValueError: A number is negative.
             OSError: The file was not written; the cache is unchanged.
         """
-        entry = epoch, start_offset
+        entry = EpochEntry(epoch, start_offset)
         if min(entry) < 0:
-            raise ValueError(f"a leader epoch or its start offset is negative: {EpochEntry(*entry)}")
+            raise ValueError(f"a leader epoch or its start offset is negative: {entry}")
         with self._lock:
             entries = list(self._entries)
             dropped = _add(entries, entry)
@@ -172,9 +170,9 @@ class LeaderEpochCache:
         """
         with self._lock:
             dropped = bisect_right(self._entries, start_offset, key=_start_offset)
-            if not dropped or self._entries[0][1] == start_offset:
+            if not dropped or self._entries[0].start_offset == start_offset:
                 return
-            first = self._entries[dropped - 1][0], start_offset
+            first = EpochEntry(self._entries[dropped - 1].epoch, start_offset)
             self._entries = (first, *self._entries[dropped:])
         self._flush_later()
 
@@ -227,30 +225,29 @@ class LeaderEpochCache:
         except FileNotFoundError:
             logger.debug("%s is not written: its directory was deleted", self.path)
 
-    def _write(self, entries: tuple[tuple[int, int], ...]) -> None:
+    def _write(self, entries: tuple[EpochEntry, ...]) -> None:
         if self.writable:
             write_leader_epoch_checkpoint(self.path, entries)
             self._unwritten = False
 
 
-def _add(entries: list[tuple[int, int]], entry: tuple[int, int]) -> list[tuple[int, int]] | None:
+def _add(entries: list[EpochEntry], entry: EpochEntry) -> list[EpochEntry] | None:
     """Add an entry and remove those that it contradicts.
 
     Returns:
         The entries removed, latest first; None if nothing changes, because the epoch is the latest and started before.
     """
     epoch, start_offset = entry
-    if entries and entries[-1][0] == epoch and entries[-1][1] <= start_offset:
+    if entries and entries[-1].epoch == epoch and entries[-1].start_offset <= start_offset:
         return None
     dropped = []
-    while entries and (entries[-1][0] >= epoch or entries[-1][1] >= start_offset):
+    while entries and (entries[-1].epoch >= epoch or entries[-1].start_offset >= start_offset):
         dropped.append(entries.pop())
     entries.append(entry)
     return dropped
 
 
-def _warn_of_conflicts(path: Path, entry: tuple[int, int], dropped: list[tuple[int, int]]) -> None:
+def _warn_of_conflicts(path: Path, entry: EpochEntry, dropped: list[EpochEntry]) -> None:
     """Log the entries that a new one removes. One with the same start offset is no conflict: its epoch is empty."""
-    if len(dropped) > 1 or (dropped and dropped[0][1] != entry[1]):
-        told = tuple(starmap(EpochEntry, reversed(dropped)))
-        logger.warning("%s: the new entry %s drops %s", path, EpochEntry(*entry), told)
+    if len(dropped) > 1 or (dropped and dropped[0].start_offset != entry.start_offset):
+        logger.warning("%s: the new entry %s drops %s", path, entry, tuple(reversed(dropped)))

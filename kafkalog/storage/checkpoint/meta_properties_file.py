@@ -30,11 +30,10 @@ def read_meta_properties(path: Path) -> dict[str, str] | None:
         CorruptCheckpointError: The version is unknown, or a property is missing or not a number.
         OSError: The file cannot be read.
     """
-    try:
-        lines = read_small_text(path, MAX_BYTES).splitlines()
-    except FileNotFoundError:
+    text = read_small_text(path, MAX_BYTES)
+    if text is None:
         return None
-    matches = [_LINE.fullmatch(line) for line in lines if not line.lstrip().startswith(("#", "!"))]
+    matches = [_LINE.fullmatch(line) for line in text.splitlines() if not line.lstrip().startswith(("#", "!"))]
     properties = {match[1]: match[2].strip() for match in matches if match}
     version = properties.get("version")
     if version not in {str(each) for each in _NEEDED}:

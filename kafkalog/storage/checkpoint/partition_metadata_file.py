@@ -68,14 +68,16 @@ def read_partition_metadata(path: Path) -> PartitionMetadata | None:
         CorruptCheckpointError: The file does not follow its format.
         OSError: The file was not read.
     """
-    try:
-        lines = read_small_text(path, MAX_BYTES).splitlines()
-    except FileNotFoundError:
+    text = read_small_text(path, MAX_BYTES)
+    if text is None:
         return None
-    version, topic_id = (_value(path, lines, number) for number in (0, 1))
+    version, word = (_value(path, text.splitlines(), number) for number in (0, 1))
     if not _NUMBER.fullmatch(version) or int(version) > INT32_MAX:
         raise CorruptCheckpointError("the version is unknown", str(path), None, "0 or more", version)
-    return PartitionMetadata(int(version), _read_topic_id(path, topic_id))
+    topic_id = _canonical(word)
+    if topic_id is None or topic_id == _NO_ID:
+        raise CorruptCheckpointError("not a topic id", str(path), None, "22 characters of base64url", repr(word))
+    return PartitionMetadata(int(version), topic_id)
 
 
 def write_partition_metadata(path: Path, topic_id: str, *, sync: bool = True) -> None:
@@ -110,13 +112,6 @@ def _value(path: Path, lines: list[str], number: int) -> str:
         expected = f"{_NAMES[number]}: value"
         raise CorruptCheckpointError(f"line {number + 1} does not follow the format", str(path), None, expected, found)
     return words[1]
-
-
-def _read_topic_id(path: Path, text: str) -> str:
-    topic_id = _canonical(text)
-    if topic_id is None or topic_id == _NO_ID:
-        raise CorruptCheckpointError("not a topic id", str(path), None, "22 characters of base64url", repr(text))
-    return topic_id
 
 
 def _canonical(text: str) -> str | None:

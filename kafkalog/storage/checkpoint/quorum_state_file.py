@@ -26,9 +26,8 @@ def read_quorum_state(path: Path) -> dict[str, Any] | None:
         CorruptCheckpointError: The file does not follow its format.
         OSError: The file cannot be read.
     """
-    try:
-        text = read_small_text(path, MAX_BYTES)
-    except FileNotFoundError:
+    text = read_small_text(path, MAX_BYTES)
+    if text is None:
         return None
     try:
         state = json.loads(text)

@@ -188,15 +188,13 @@ class Session:
     def _leaves_all_whole(self) -> bool:
         """Return whether all partitions are known to be whole, and no other process has been there."""
         history = self._history
+        there = (each.name for each in covered_by_clean_shutdown(self.data_dir) if segment_files(each))
         return (
             history.in_order
-            and (history.was_clean or all(history.ended.get(each) for each in self._partitions_with_segments()))
+            and (history.was_clean or all(map(history.ended.get, there)))
             and self.lock.path.stat().st_mtime_ns == history.stamp_ns
             and not self.lock.has_company()
         )
-
-    def _partitions_with_segments(self) -> list[str]:
-        return [each.name for each in covered_by_clean_shutdown(self.data_dir) if segment_files(each)]
 
     # --- the files that partitions share
 

@@ -27,8 +27,8 @@ def read_small_file(path: Path, max_bytes: int, error: type[KafkaLogError] = Cor
     return path.read_bytes()
 
 
-def read_small_text(path: Path, max_bytes: int) -> str:
-    r"""Return the content of a UTF-8 file, with `\r\n` and `\r` read as `\n`; see `read_small_file`.
+def read_small_text(path: Path, max_bytes: int) -> str | None:
+    r"""Return the content of a UTF-8 file, with `\r\n` and `\r` read as `\n`; None if there is no such file.
 
     Raises:
         CorruptCheckpointError: The file is not UTF-8, not a regular file, or larger.
@@ -36,6 +36,8 @@ def read_small_text(path: Path, max_bytes: int) -> str:
     """
     try:
         text = read_small_file(path, max_bytes).decode()
+    except FileNotFoundError:
+        return None
     except UnicodeDecodeError as error:
         raise CorruptCheckpointError("not a text file", str(path), error.start) from None
     return text.replace("\r\n", "\n").replace("\r", "\n")

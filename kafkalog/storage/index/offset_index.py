@@ -64,9 +64,7 @@ class OffsetIndex(Index[OffsetEntry]):
 
     def rows(self) -> NDArray[np.int64]:
         """Return all entries, (offset, position), as an array of shape (n, 2)."""
-        with self._lock:
-            raw = self.read(0, self.entries * self._size)
-        entries = np.frombuffer(raw, ">i4", len(raw) // self._size * 2).reshape(-1, 2).astype(np.int64)
+        entries = self.slots()[: self.entries]
         entries[:, 0] += self.base_offset
         return entries
 

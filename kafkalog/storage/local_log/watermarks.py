@@ -88,10 +88,7 @@ class Watermarks:
 
     def _placed(self, offset: int) -> LogOffsetMetadata:
         """Return an offset with its position, or without one if the offset is not in the log."""
-        try:
-            return fetch.offset_metadata(self._local.segments, self._local.log_end, offset)
-        except OffsetOutOfRangeError:
-            return LogOffsetMetadata(offset)
+        return fetch.offset_metadata(self._local.segments, self._local.log_end, offset)
 
     # --- changing the high watermark
 

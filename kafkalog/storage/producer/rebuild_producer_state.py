@@ -85,7 +85,7 @@ def _replay(state: ProducerStateManager, segments: LogSegments, log_start_offset
 
 
 def _bases_to_snapshot(segments: LogSegments) -> tuple[int, ...]:
-    return segments.base_offsets[-2:]
+    return tuple(each.base_offset for each in segments.values[-2:])
 
 
 def _part(segment: LogSegment, start_offset: int, end_offset: int | None) -> tuple[int, int]:

@@ -44,7 +44,9 @@ def count_records(message_set: MessageSet, start: int, end: int, left_out: RowMa
         counted = in_range & ~control
         if left_out is not None:
             counted &= ~left_out(rows)
-        by_header = counted & _has_count(rows) & (rows["base_offset"] >= start) & (rows["last_offset"] < end)
+        # How many messages are in a wrapper is known only after decompression.
+        has_count = (rows["magic"] >= 2) | (rows["compression_type"] == 0)
+        by_header = counted & has_count & (rows["base_offset"] >= start) & (rows["last_offset"] < end)
         total += int(np.where(rows["magic"] >= 2, rows["records_count"], 1)[by_header].sum())
         total += sum(len(part.between(start, end)) for part in _parts(message_set, rows, counted & ~by_header))
         if len(rows) and int(rows["last_offset"][-1]) >= end:
@@ -67,12 +69,6 @@ def count_in_segments(segments: LogSegments, start: int, end: int, left_out: Row
         with segment.opened() if segment.base_offset >= start else segment.entries_from(start) as message_set:
             total += count_records(message_set, start, end, left_out)
     return total
-
-
-def _has_count(rows: NDArray[np.void]) -> NDArray[np.bool_]:
-    """Return a mask of the rows whose header tells the number of records."""
-    known: NDArray[np.bool_] = (rows["magic"] >= 2) | (rows["compression_type"] == 0)
-    return known
 
 
 def _parts(message_set: MessageSet, rows: NDArray[np.void], wanted: NDArray[np.bool_]) -> Iterator[RecordColumns]:

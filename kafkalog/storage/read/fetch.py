@@ -60,12 +60,11 @@ def fetch(segments: LogSegments, log_end: LogOffsetMetadata, asked: Fetch) -> Fe
 
 
 def offset_metadata(segments: LogSegments, log_end: LogOffsetMetadata, offset: int) -> LogOffsetMetadata:
-    """Return the place of the batch that contains an offset.
-
-    Raises:
-        OffsetOutOfRangeError: The offset is after the log end or before the first segment.
-    """
-    return fetch(segments, log_end, Fetch(offset, 1, False, log_end)).fetch_offset_metadata
+    """Return the place of the batch that contains an offset; only the offset if it is not in the log."""
+    try:
+        return fetch(segments, log_end, Fetch(offset, 1, False, log_end)).fetch_offset_metadata
+    except OffsetOutOfRangeError:
+        return LogOffsetMetadata(offset)
 
 
 def _end_of(segment: LogSegment, bound: LogOffsetMetadata) -> int | None:
@@ -95,18 +94,15 @@ def _with_aborted(
     entry = segment.offset_index.fetch_upper_bound_offset(first, found.message_set.size_in_bytes)
     following = segments.higher(segment.base_offset)
     end = log_end.message_offset if following is None else following.base_offset
-    aborted = aborted_txns(segments, segment, asked.start_offset, end if entry is None else entry.offset)
+    aborted = aborted_txns(segments, asked.start_offset, end if entry is None else entry.offset)
     return replace(
         found, aborted_transactions=tuple(AbortedTransaction(each.producer_id, each.first_offset) for each in aborted)
     )
 
 
-def aborted_txns(segments: LogSegments, first: LogSegment, start: int, end: int) -> Iterator[AbortedTxn]:
-    """Yield the aborted transactions with records in [start, end), perhaps with a few others.
-
-    The search begins at segment `first`.
-    """
-    for segment in (first, *segments.higher_segments(first.base_offset)):
+def aborted_txns(segments: LogSegments, start: int, end: int) -> Iterator[AbortedTxn]:
+    """Yield the aborted transactions with records in [start, end), perhaps with a few others."""
+    for segment in segments.from_floor(start):
         result = segment.txn_index.collect_aborted_txns(start, end)
         yield from result.aborted_txns
         if result.is_complete:

@@ -25,7 +25,7 @@ import numpy as np
 
 from kafkalog._speedups.arguments import INT64_MAX
 from kafkalog.errors import ChangedWhileReading, CorruptRecordError, LogTruncatedError, OffsetOutOfRangeError
-from kafkalog.record.decoding import Entries, Reading, pays_in_threads, pieces, read_columns
+from kafkalog.record.decoding import Entries, Reading, pays_in_threads, pieces, read_columns, units
 from kafkalog.record.message_set import LONG_RUN_BYTES, MOST_WAITING_BYTES, RUN_BYTES, RUN_GROWTH, memory_of
 from kafkalog.record.ordered_map import ordered_map
 from kafkalog.record.record_batch import RecordBatch, batches_of
@@ -344,10 +344,8 @@ def _parts(chunk: _Chunk, *, check_crcs: bool) -> Iterator[_Decoded]:
 
 
 def _units(chunks: Iterator[_Chunk]) -> Iterator[_Chunk]:
-    """Cut compressed chunks: enough to outweigh the cost of a task for a thread, few enough to bound the memory."""
     for chunk in chunks:
-        rows = chunk.entries.rows
-        for piece in pieces(rows) if rows["compression_type"].any() else (rows,):
+        for piece in units(chunk.entries.rows):
             yield chunk._replace(entries=chunk.entries.only(piece))
 
 

@@ -320,7 +320,8 @@ class _Loading:
             raise NotALogError("more bytes than a segment can have", str(path), None, MAX_BYTES, size)
         segment = home.segment(base_offset, file_already_exists=True)
         try:
-            self._check_indexes(segment, _indexes_of(name, present))
+            stem = name.removesuffix(LOG_SUFFIX)
+            self._check_indexes(segment, {suffix for suffix in _INDEX_SUFFIXES if stem + suffix in present})
         except _Overflow:
             raise
         except BaseException:
@@ -494,8 +495,3 @@ def _what_no_clean_stop_leaves(active: LogSegment) -> str | None:
     except (CorruptRecordError, ValueError) as error:
         return f"damage at the position of the last index entry: {error}"
     return None if end.kind is EndKind.END else f"a {end.kind.value} tail, at position {end.position}"
-
-
-def _indexes_of(log_name: str, present: set[str]) -> set[str]:
-    stem = log_name.removesuffix(LOG_SUFFIX)
-    return {suffix for suffix in _INDEX_SUFFIXES if stem + suffix in present}

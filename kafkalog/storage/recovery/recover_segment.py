@@ -8,13 +8,14 @@ Batches are not decompressed, but the markers in control batches are read. Sourc
 """
 
 import logging
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kafkalog._speedups.arguments import INT64_MAX
 from kafkalog._speedups.index_entries import index_entries
-from kafkalog.errors import CorruptRecordError, InvalidRecordError, SegmentOffsetOverflowError
+from kafkalog.errors import CorruptRecordError, InvalidRecordError, KafkaLogError, SegmentOffsetOverflowError
 from kafkalog.record.decoding import Entries, Reading
 from kafkalog.record.framing import end_of
 from kafkalog.record.log_validator import AppendOrigin
@@ -73,17 +74,23 @@ class _SegmentRecovery:
         return self._valid_bytes, self._largest
 
     def _take(self, entries: Entries) -> None:
-        rows, base = entries.rows, self._segment.base_offset
-        last = min(base + MAX_INT, INT64_MAX)
-        count, found, self._last_indexed, *largest = index_entries(
-            rows, base, last, self._segment.config.index_interval_bytes, self._last_indexed, *self._largest
-        )
+        """Take in a range of batches. As in Kafka, a batch that the producers' state refuses is the last one."""
+        rows = entries.rows
+        count, *index = self._index_entries(rows)
+        taken, refused = self._update_producers(entries._replace(rows=rows[:count]))
+        if refused is not None:
+            count, *index = self._index_entries(rows[:taken])
         if count:
+            found, self._last_indexed, *largest = index
             if found.size:
                 self._index(rows, *found)
             self._largest = TimestampEntry(*largest)
-            self._take_fitting(entries._replace(rows=rows[:count]))
+            self._assign_epochs(rows[:count])
+            self._valid_bytes = end_of(rows[:count])
+        if refused is not None:
+            raise refused
         if count < len(rows):
+            base = self._segment.base_offset
             raise SegmentOffsetOverflowError(
                 "the offset is out of the range of the segment's indexes",
                 str(self._segment.path),
@@ -92,15 +99,11 @@ class _SegmentRecovery:
                 int(rows["last_offset"][count]),
             )
 
-    def _take_fitting(self, entries: Entries) -> None:
-        rows = entries.rows
-        modern = rows["magic"] >= 2
-        if not modern.all():
-            entries = entries._replace(rows=rows[modern])
-        if len(entries.rows):
-            self._assign_epochs(entries.rows)
-            self._update_producers(entries)
-        self._valid_bytes = end_of(rows)
+    def _index_entries(self, rows: NDArray[np.void]) -> tuple[Any, ...]:
+        """Return what `index_entries` says: how many rows fit into the indexes, and the entries for those."""
+        base, interval = self._segment.base_offset, self._segment.config.index_interval_bytes
+        last = min(base + MAX_INT, INT64_MAX)
+        return index_entries(rows, base, last, interval, self._last_indexed, *self._largest)
 
     def _index(
         self,
@@ -136,8 +139,8 @@ class _SegmentRecovery:
         return max(0, min(count, offset_index.room))
 
     def _assign_epochs(self, rows: NDArray[np.void]) -> None:
-        cache = self._leader_epochs
-        if cache is None:
+        cache, rows = self._leader_epochs, _modern(rows)
+        if cache is None or not len(rows):
             return
         latest = -1 if cache.latest_epoch is None else cache.latest_epoch
         epochs = rows["partition_leader_epoch"].copy()
@@ -147,11 +150,22 @@ class _SegmentRecovery:
         for i in np.flatnonzero(epochs > before).tolist():
             cache.assign(int(epochs[i]), int(rows["base_offset"][i]))
 
-    def _update_producers(self, entries: Entries) -> None:
-        rows = entries.rows
+    def _update_producers(self, entries: Entries) -> tuple[int, KafkaLogError | None]:
+        """Update the producers' state by the batches of format 2.
+
+        Returns:
+            The number of rows up to the batch that is refused, and why it is; else all of them, and None.
+        """
+        rows = _modern(entries.rows)
         for batch in batches_of(entries._replace(rows=rows[telling_rows(rows)]), self._reading):
-            self._update_producer(batch)
-        self._producer_state.update_map_end_offset(int(rows["last_offset"][-1]) + 1)
+            try:
+                self._update_producer(batch)
+            except (CorruptRecordError, InvalidRecordError) as error:
+                taken = int(np.searchsorted(entries.rows["position"], batch.position)) + 1
+                return taken, error.at(str(self._segment.path), batch.position)
+        if len(rows):
+            self._producer_state.update_map_end_offset(int(rows["last_offset"][-1]) + 1)
+        return len(entries.rows), None
 
     def _update_producer(self, batch: RecordBatch) -> None:
         state = self._producer_state
@@ -162,3 +176,9 @@ class _SegmentRecovery:
             if completed.is_aborted:
                 self._segment.txn_index.append(completed.aborted_txn(state.last_stable_offset(completed)))
             state.complete_txn(completed)
+
+
+def _modern(rows: NDArray[np.void]) -> NDArray[np.void]:
+    """Return the rows of batches of format 2; nothing is copied if these are all."""
+    modern = rows["magic"] >= 2
+    return rows if modern.all() else rows[modern]

@@ -15,7 +15,7 @@ from datetime import datetime
 from itertools import chain
 from pathlib import Path
 from struct import Struct
-from typing import TYPE_CHECKING, NamedTuple, Self, TypeAlias, TypeVar
+from typing import NamedTuple, Self, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,14 +29,13 @@ from kafkalog.record.framing import EndKind, Stop
 from kafkalog.record.layout import LOG_OVERHEAD, SIZE_AT, SMALLEST_ENTRY
 from kafkalog.record.message_set import LONG_RUN_BYTES, MessageSet
 from kafkalog.record.record_batch import RecordBatch, batches_of
+from kafkalog.record.write_to import Target
 from kafkalog.storage.files.appendable_file import AppendableFile, Piece
 from kafkalog.storage.files.byte_source import ByteSource, became_shorter
 from kafkalog.storage.files.open_source import open_source
 from kafkalog.storage.files.readable_file import MappedFile, ReadableFile
+from kafkalog.storage.files.transfer import transfer
 from kafkalog.storage.remote_path import local_path, to_path
-
-if TYPE_CHECKING:
-    from kafkalog.record.write_to import Target
 
 __all__ = ["FileMessageSet", "FoundEntry", "OffsetPosition", "TimestampAndOffset"]
 
@@ -466,7 +465,7 @@ class FileMessageSet(MessageSet):
         if isinstance(self._file, AppendableFile):
             self._file.flush()
 
-    def write_to(self, file: "Target", position: int = 0, size: int | None = None) -> int:
+    def write_to(self, file: Target, position: int = 0, size: int | None = None) -> int:
         """Write bytes of this set to a binary file or a socket and return their number.
 
         For sockets, and files opened by `open()`, the kernel moves the bytes without copying them through Python.
@@ -482,8 +481,6 @@ class FileMessageSet(MessageSet):
             OSError: Writing to `file` failed.
             CorruptRecordError: The file of this set became shorter.
         """
-        from kafkalog.storage.files.transfer import transfer
-
         position, size = self._range(position, size, "size")
         part = self.read(position, size)
         return transfer(self._file, file, part._first, part.size_in_bytes)
