@@ -22,11 +22,18 @@ from uuid import uuid4
 
 import numpy as np
 
-from kafkalog.errors import CorruptCheckpointError, InconsistentTopicIdError, KafkaLogError, NotALogError
+from kafkalog.errors import (
+    CorruptCheckpointError,
+    CorruptRecordError,
+    InconsistentTopicIdError,
+    KafkaLogError,
+    NotALogError,
+)
 from kafkalog.fsck.file_check import FileCheck, Scope
 from kafkalog.fsck.findings import Finding, Summary
 from kafkalog.fsck.header_checks import Bounds, Flags, first_offsets
 from kafkalog.fsck.layout_checks import dangling_findings, names_in
+from kafkalog.fsck.recovering import collected_messages
 from kafkalog.fsck.walk import Run, Source, header_at, walk
 from kafkalog.record.records_builder import empty_batch
 from kafkalog.storage.checkpoint.checkpoint_file import (
@@ -130,6 +137,7 @@ def salvage(
         NotALogError: The source has no segments, or the destination is not named like a partition.
         FileExistsError: The destination is a link, or exists and is not empty.
         InconsistentTopicIdError: Other partitions of the topic beside the destination have another topic id.
+        CorruptRecordError: A control batch with a sound checksum cannot be read: recovery cuts the log there.
         LogLockedError: A broker or another writer has locked the data directory of the destination.
         OSError: A file cannot be read or written. There is no destination then.
     """
@@ -163,7 +171,10 @@ def salvage(
                 if epochs:
                     write_leader_epoch_checkpoint(made / LEADER_EPOCH_CHECKPOINT, epochs)
                 write_partition_metadata(made / PARTITION_METADATA, topic_id)
-                with WritableLog.load(made, config) as log:
+                copied = sum(path.stat().st_size for _, path in segment_files(made))
+                with collected_messages() as messages, WritableLog.load(made, config) as log:
+                    if log.size_in_bytes != copied:
+                        raise CorruptRecordError(f"recovery would cut the copy: {'; '.join(messages)}", str(source))
                     start = _log_start_offset(source)
                     log.update_high_watermark(log.log_end_offset)
                     if start <= log.log_end_offset:

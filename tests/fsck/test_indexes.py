@@ -79,17 +79,18 @@ def test_entries_of_several_batches_as_older_brokers_wrote_for_followers_are_rig
     assert codes(log) == ["index-entries"]
 
 
-def test_a_missing_offset_index_is_rebuilt_but_a_time_index_only_of_the_active_segment(log: Path) -> None:
-    log.with_suffix(".index").unlink()
-    active = segments(log.parents[1], PLAIN)[-1]
-    for path in (log, active):
+def test_a_missing_time_index_is_rebuilt_in_the_active_segment_or_with_a_missing_offset_index(log: Path) -> None:
+    *_, other, active = segments(log.parents[1], PLAIN)
+    for path in (log, other, active):
         path.with_suffix(".timeindex").unlink()
+    log.with_suffix(".index").unlink()
     assert told(log.parent) == [
         ("index-missing", "rebuilt", f"{log.stem}.index"),
-        ("time-index-missing", "served-wrongly", f"{log.stem}.timeindex"),
+        ("time-index-missing", "rebuilt", f"{log.stem}.timeindex"),
+        ("time-index-missing", "served-wrongly", f"{other.stem}.timeindex"),
         ("time-index-missing", "rebuilt", f"{active.stem}.timeindex"),
     ]
-    assert findings(log.parent)[1].mend == f"kafkalog repair {log.parent}"
+    assert findings(log.parent)[2].mend == f"kafkalog repair {log.parent}"
 
 
 def test_a_directory_of_segments_alone_is_a_copy_and_misses_no_index(log: Path, tmp_path: Path) -> None:

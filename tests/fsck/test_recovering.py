@@ -21,6 +21,7 @@ from kafkalog.storage.checkpoint.checkpoint_file import write_offset_checkpoint
 from kafkalog.storage.file_names import (
     CLEAN_SHUTDOWN_FILE,
     HIGH_WATERMARK_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
     TopicPartition,
     offset_file,
@@ -117,6 +118,23 @@ def test_the_segments_that_go_with_a_damaged_one_are_named_as_lost(crashed: Path
     lost = {str(each.topic_partition): each.lost_offsets for each in recover(crashed, CONFIG)}
     bases = [int(path.stem) for path in segments]
     assert lost["orders-3"] == (bases[1] - 1, bases[-1] - 1)
+
+
+def test_all_offsets_of_a_log_that_ends_before_its_start_are_named_as_lost(crashed: Path) -> None:
+    partition = TopicPartition("orders", 2)
+    write_offset_checkpoint(crashed / LOG_START_OFFSET_CHECKPOINT, {partition: 99_999})
+    write_offset_checkpoint(crashed / HIGH_WATERMARK_CHECKPOINT, {partition: RECORDS})
+    found = {each.topic_partition: each.lost_offsets for each in recover(crashed)}
+    assert found[partition] == (0, RECORDS - 1)
+    assert found[TopicPartition("orders", 3)] is None
+
+
+def test_two_directories_of_one_partition_are_refused_before_anything_changes(crashed: Path) -> None:
+    (crashed / "orders-3").rename(crashed / "orders-02")
+    before = content(crashed)
+    with pytest.raises(NotALogError, match="two directories for orders-2"):
+        list(recover(crashed))
+    assert content(crashed) == before
 
 
 def test_nothing_is_done_where_the_last_writer_stopped_cleanly(crashed: Path) -> None:

@@ -330,6 +330,29 @@ def test_what_has_changed_since_the_repair_is_not_undone(tmp_path: Path, source:
     undo_repair(journal)
 
 
+def test_a_preallocated_tail_is_cut_where_recovery_rebuilds_and_left_elsewhere(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with LogManager(data, "a") as manager:
+        for name in ("orders-0", "orders-1"):
+            manager.create(name).append([Record(b"v")])
+    (data / CLEAN_SHUTDOWN_FILE).unlink()
+    size = {}
+    for path in data.glob("*/*.log"):
+        size[path.parent.name] = path.stat().st_size
+        os.truncate(path, size[path.parent.name] + 4096)
+    (data / "orders-0" / LEADER_EPOCH_CHECKPOINT).write_bytes(b"x")
+    before = tree(data)
+    plan = plan_repair(data)
+    assert {change.mending for change in plan.changes} == {Mending.CUT, Mending.EPOCHS}
+    journal = apply_repair(plan)
+    assert journal is not None
+    found = {path.parent.name: path.stat().st_size for path in data.glob("*/*.log")}
+    assert found == {"orders-0": size["orders-0"], "orders-1": size["orders-1"] + 4096}
+    assert not plan_repair(data).changes
+    undo_repair(journal)
+    assert tree(data) == before
+
+
 def test_a_path_that_is_no_journal_is_not_undone(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "nowhere"):
         with pytest.raises(NotALogError):

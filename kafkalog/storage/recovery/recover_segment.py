@@ -74,7 +74,10 @@ class _SegmentRecovery:
         return self._valid_bytes, self._largest
 
     def _take(self, entries: Entries) -> None:
-        """Take in a range of batches. As in Kafka, a batch that the producers' state refuses is the last one."""
+        """Take in a range of batches, up to the first that the state of the producers refuses.
+
+        Kafka keeps that one, and ends when it replays it.
+        """
         rows = entries.rows
         count, *index = self._index_entries(rows)
         taken, refused = self._update_producers(entries._replace(rows=rows[:count]))
@@ -154,14 +157,14 @@ class _SegmentRecovery:
         """Update the producers' state by the batches of format 2.
 
         Returns:
-            The number of rows up to the batch that is refused, and why it is; else all of them, and None.
+            The number of rows before the batch that is refused, and why it is; else all of them, and None.
         """
         rows = _modern(entries.rows)
         for batch in batches_of(entries._replace(rows=rows[telling_rows(rows)]), self._reading):
             try:
                 self._update_producer(batch)
             except (CorruptRecordError, InvalidRecordError) as error:
-                taken = int(np.searchsorted(entries.rows["position"], batch.position)) + 1
+                taken = int(np.searchsorted(entries.rows["position"], batch.position))
                 return taken, error.at(str(self._segment.path), batch.position)
         if len(rows):
             self._producer_state.update_map_end_offset(int(rows["last_offset"][-1]) + 1)
