@@ -54,7 +54,9 @@ Examples:
 @click.argument("source", metavar="SRC", type=LogPath())
 @click.argument("destination", metavar="DEST", type=LogPath())
 @topic_option
-@click.option("--topic-id", metavar="ID", help="The topic id, 22 characters.  [default: that of SRC]")
+@click.option(
+    "--topic-id", metavar="ID", help="The topic id, 22 characters.  [default: that of SRC, or of its cluster]"
+)
 @document_option
 @quiet_option
 def salvage(  # noqa: PLR0917 # click passes them by name

@@ -29,6 +29,7 @@ from kafkalog.errors import (
     KafkaLogError,
     NotALogError,
 )
+from kafkalog.fsck.cluster_metadata import read_cluster_metadata
 from kafkalog.fsck.file_check import FileCheck, Scope
 from kafkalog.fsck.findings import Finding, Summary
 from kafkalog.fsck.header_checks import Bounds, Flags, first_offsets
@@ -127,8 +128,9 @@ def salvage(
         destination: The directory to create, `<topic>-<number>`. Its parent is a broker's data directory, whose lock is
             held meanwhile.
         config: The settings of the topic: how densely the indexes are filled.
-        topic_id: The topic id; None: that in `partition.metadata` of the source or, without one, that of the topic's
-            other partitions beside the destination, or a new one. A broker sets a partition with another topic id than
+        topic_id: The topic id; None: that in `partition.metadata` of the source or, without one, that in the cluster's
+            metadata in the source's data directory, that of the topic's other partitions beside the destination, or a
+            new one. A broker sets a partition with another topic id than
             its cluster's aside.
         report: Called with each finding about the source's `.log` files.
         progress: Called with the number of bytes read since the last call.
@@ -204,9 +206,12 @@ def _topic_id(source: Path, destination: Path, topic: str, wanted: str | None) -
         try:
             found = read_partition_metadata(source / PARTITION_METADATA)
         except CorruptCheckpointError as error:
-            _log.warning("%s; the topic id is that of the other partitions, or a new one", error)
+            _log.warning("%s; the topic id is the cluster's, that of the other partitions, or a new one", error)
             found = None
-        wanted = None if found is None else found.topic_id
+        if found is not None:
+            wanted = found.topic_id
+        elif (cluster := read_cluster_metadata(source.parent)) is not None:
+            wanted = cluster.topic_ids.get(topic)
     present = topic_id_in(destination.parent, topic, new=wanted)
     if wanted is not None and present != wanted:
         what = "other partitions of the topic beside it have another topic id"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import time
@@ -27,6 +28,7 @@ from kafkalog.storage.file_names import (
     offset_file,
 )
 from tests.helpers.broker_dirs import broker_dir
+from tests.helpers.damage_kinds import places_of
 
 CONFIG = LogConfig(segment_bytes=3000, index_interval_bytes=500)
 PARTITIONS = 4
@@ -135,6 +137,16 @@ def test_two_directories_of_one_partition_are_refused_before_anything_changes(cr
     with pytest.raises(NotALogError, match="two directories for orders-2"):
         list(recover(crashed))
     assert content(crashed) == before
+
+
+def test_a_log_without_an_offset_for_its_next_record_fails_alone(crashed: Path) -> None:
+    path = max((crashed / "orders-3").glob("*.log"))
+    content = bytearray(path.read_bytes())
+    struct.pack_into(">q", content, places_of(bytes(content))[-2], 2**63 - 1)
+    path.write_bytes(content)
+    errors = {each.directory.name: each.error for each in recover(crashed)}
+    assert "no offset is left" in str(errors.pop("orders-3"))
+    assert set(errors.values()) == {None}
 
 
 def test_nothing_is_done_where_the_last_writer_stopped_cleanly(crashed: Path) -> None:

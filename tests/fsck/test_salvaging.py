@@ -26,6 +26,7 @@ from kafkalog.storage.file_names import (
     segment_files,
 )
 from kafkalog.storage.producer.producer_snapshot import read_snapshot
+from tests.helpers.broker_dirs import METADATA, PLAIN, broker_dir
 from tests.helpers.golden import Partition
 from tests.helpers.partitions import sampled_partition
 
@@ -175,6 +176,16 @@ def test_another_topic_id_than_its_siblings_is_refused(source: Path, destination
     siblings = read_partition_metadata(destination.with_name("orders-1") / PARTITION_METADATA)
     assert siblings is not None
     assert salvage(source, destination).topic_id == siblings.topic_id
+
+
+def test_a_lost_topic_id_is_that_of_the_clusters_metadata(tmp_path: Path, destination: Path) -> None:
+    lost = broker_dir(tmp_path, PLAIN, METADATA) / PLAIN / PARTITION_METADATA
+    known = read_partition_metadata(lost)
+    lost.unlink()
+    copy = destination.with_name(PLAIN)
+    salvage(lost.parent, copy)
+    assert known is not None
+    assert read_partition_metadata(copy / PARTITION_METADATA) == known
 
 
 def test_a_damaged_topic_id_is_replaced(source: Path, destination: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -21,7 +21,8 @@ from errno import ENOENT
 from pathlib import Path
 from typing import TypeAlias
 
-from kafkalog.errors import KafkaLogError, SegmentOffsetOverflowError
+from kafkalog._speedups.arguments import INT64_MAX
+from kafkalog.errors import CorruptRecordError, KafkaLogError, SegmentOffsetOverflowError
 from kafkalog.record import decompress
 from kafkalog.record.decoding import Entries
 from kafkalog.record.framing import Header
@@ -234,7 +235,8 @@ class LogSegment(SegmentFiles):
         """Return the offset after the last batch; the base offset if there is no batch.
 
         Raises:
-            CorruptRecordError: The segment is writable and damaged after the last entry of the offset index.
+            CorruptRecordError: The segment is writable, and damaged after the last entry of the offset index, or its
+                last offset is the largest that there is.
         """
         found = self.translate_offset(self.offset_index.last_offset)
         # None if the file is empty, or was truncated without its index.
@@ -243,6 +245,9 @@ class LogSegment(SegmentFiles):
             # Raises an error for damage: batches appended after it would be unreadable.
             _ = rest.end_of_data
         last = rest.last_offset()
+        if self.writable and last == INT64_MAX:
+            what = f"at most {INT64_MAX - 1}"
+            raise CorruptRecordError("no offset is left for the next record", str(self.path), None, what, last)
         return self.base_offset if last is None else last + 1
 
     @property
