@@ -191,6 +191,7 @@ RULES: dict[str, Rule] = {
     "txn-index-version": Rule(_NO_START, _FATAL, _SAME, _REPAIR),
     "txn-index-format": Rule(_REBUILT, "reads the segment and rebuilds its indexes", _SAME, _REPAIR),
     "txn-index-missing": Rule(_WRONG, "serves aborted records to consumers of committed ones", _REBUILDS, _REPAIR),
+    "txn-index-missing, unindexed": Rule(_REBUILT, "rebuilds it", _SAME, _REPAIR),
     "txn-index-entries": Rule(_WRONG, "hides records from consumers of committed ones", _REBUILDS, _REPAIR),
     "snapshot-format": Rule(_REBUILT, "deletes it, and replays the log from an older snapshot", _SAME, _REPAIR),
     "snapshot-differs": Rule(_WRONG, "refuses batches of producers, or accepts them twice", _REBUILDS, _REPAIR),

@@ -22,7 +22,7 @@ from kafkalog.fsck.walk import Item, Run, Source
 from kafkalog.record.decoding import Reading
 from kafkalog.record.log_validator import AppendOrigin
 from kafkalog.record.record_batch import RecordBatch
-from kafkalog.storage.file_names import TXN_INDEX_SUFFIX
+from kafkalog.storage.file_names import INDEX_SUFFIX, TXN_INDEX_SUFFIX
 from kafkalog.storage.index.transaction_index import ENTRY_SIZE, VERSION, AbortedTxn, TransactionIndex
 from kafkalog.storage.producer.producer_snapshot import read_snapshot, snapshot_files
 from kafkalog.storage.producer.producer_state_entry import CompletedTxn, ProducerStateEntry
@@ -206,7 +206,10 @@ def _compared(
     if missing:
         first = missing[0]
         message = f"{len(missing)} aborted transactions are missing, the first of producer {first.producer_id}"
-        yield Finding("txn-index-missing", str(path), message, None, None, first.first_offset, first.last_offset)
+        # Without the offset index, a broker rebuilds all.
+        situation = "" if path.with_suffix(INDEX_SUFFIX).exists() else "unindexed"
+        yield Finding("txn-index-missing", str(path), message, None, None, first.first_offset, first.last_offset,
+                      situation=situation)  # fmt: skip
     committed = {each.last_offset for each in completed if not each.is_aborted}
     for place, entry in enumerate(entries):
         if entry.last_offset >= end:

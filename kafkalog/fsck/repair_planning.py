@@ -193,9 +193,12 @@ def _is_of_form(finding: Finding) -> bool:
 
 
 def _wrong_offset(finding: Finding) -> str:
-    """Return the partition of a wrong line in a checkpoint, with its offset, if the finding tells that."""
+    """Return the partition of a wrong line in a checkpoint, with the offset, if the finding tells that."""
+    name = Path(finding.path).parent.name
+    if finding.code == "log-start-unlike-epochs":
+        return f"{name} (the log start {finding.expected} becomes {finding.found}: what is before it is served again)"
     if finding.partition is None:
-        return Path(finding.path).parent.name
+        return name
     return f"{finding.partition} (found {finding.found})"
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkalog.fsck import Consequence
+from kafkalog.fsck import Consequence, plan_repair
 from kafkalog.storage.checkpoint.checkpoint_file import read_offset_checkpoint, write_offset_checkpoint
 from kafkalog.storage.file_names import (
     CLEANER_OFFSET_CHECKPOINT,
@@ -132,6 +132,8 @@ def test_a_log_start_that_the_leader_epochs_do_not_know_deletes_records(data: Pa
     (found,) = findings(data)
     assert (found.code, found.consequence) == ("log-start-unlike-epochs", Consequence.DATA_DELETED)
     assert (found.first_offset, found.last_offset) == (0, 599)
+    (change,) = plan_repair(data).changes
+    assert "the log start 600 becomes 0: what is before it is served again" in str(change)
     # The broker may have been about to forget the epochs.
     (data / ".kafka_cleanshutdown").unlink()
     assert findings(data) == []

@@ -43,6 +43,13 @@ def test_aborted_transactions_without_an_entry_are_found_with_their_offsets(inde
     assert (found.first_offset, found.last_offset) == (aborted.first_offset, aborted.last_offset)
 
 
+def test_a_missing_transaction_index_is_rebuilt_with_a_missing_offset_index(index: Path) -> None:
+    index.unlink()
+    index.with_suffix(".index").unlink()
+    found = {each.code: each.consequence for each in findings(index.parent)}
+    assert found == {"index-missing": Consequence.REBUILT, "txn-index-missing": Consequence.REBUILT}
+
+
 def test_an_entry_without_an_aborted_transaction_is_found(index: Path) -> None:
     entries = index.read_bytes()
     last = AbortedTxn.from_bytes(entries[-ENTRY_SIZE:])
