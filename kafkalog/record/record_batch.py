@@ -202,7 +202,14 @@ class RecordBatch:
 
 def increment_sequence(sequence: int, increment: int) -> int:
     """Add to a sequence; 0 follows 2**31 - 1. Kafka: DefaultRecordBatch.incrementSequence."""
-    return (sequence + increment) & INT32_MAX
+    if sequence > _int32(INT32_MAX - increment):
+        return _int32(increment - (INT32_MAX - sequence) - 1)
+    return _int32(sequence + increment)
+
+
+def _int32(value: int) -> int:
+    """Wrap `value` to 32 bits, as Java's int arithmetic does: a damaged header has any sequence."""
+    return (value + 0x80000000) % 0x100000000 - 0x80000000
 
 
 def batches_of(entries: Entries, reading: Reading) -> Iterator[RecordBatch]:
