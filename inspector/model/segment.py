@@ -70,7 +70,7 @@ class SegmentReader:
             self.problem = str(error)
 
     def close(self) -> None:
-        """Give up the file."""
+        """Close the file."""
         if self._file is not None:
             self._file.close()
         self._file = self._windows = None

@@ -265,7 +265,7 @@ class PartitionScreen(InspectorScreen):
         self.show_lines()
 
     def show_lines(self) -> None:
-        """Show the tabs, and the line at the top, as things are now."""
+        """Update the tabs and the top line."""
         if not self.is_mounted:
             return
         self.query_one(TabLine).tabs = self._tabs()

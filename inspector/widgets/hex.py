@@ -227,7 +227,7 @@ class HexLines(PagedView[Window]):
         self.post_message(self.StepWanted(what, forwards=forwards))
 
     def _at(self, x: int, y: int) -> int | None:
-        """Return the byte that is shown there, in figures or as text."""
+        """Return the position of the byte that is shown at a cell of the screen; None if none is."""
         start = (self.scroll_offset.y + y - 1) * self.per_row
         text = self._width_of(self.per_row) - self.per_row
         left = GUTTER + self._digits + GAP

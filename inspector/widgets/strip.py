@@ -24,7 +24,7 @@ from ..model.types import Cell
 
 
 class SegmentStrip(Widget, can_focus=True):
-    """`show(cells)`: as many as it is `cells_wanted` wide and high; `cursor` is the cell the keys are at."""
+    """A segment as a strip of `cells_wanted` cells, which `show` is given; keys move `cursor`, the index of a cell."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {f"segment-strip--{kind}" for kind in (*SYMBOLS, "cursor")}
     BINDINGS: ClassVar[list[BindingType]] = bindings("map")

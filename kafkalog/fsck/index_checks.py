@@ -12,7 +12,6 @@ The entries are compared with header rows while the log is walked, which reads n
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -193,19 +192,19 @@ class IndexCheck:
         # A broker may have deleted the segment, and its indexes with it.
         if not self._unreadable and missing and self._sealed and self._log.exists():
             if self._offsets is None:
-                yield self._missing("index-missing", INDEX_SUFFIX)
+                yield self._missing("index-missing", INDEX_SUFFIX, self._scope.situation)
             if self._times is None and self._magic:
                 # Without the offset index, a broker rebuilds all.
-                situation = "" if self._offsets is None else self._scope.situation
-                yield replace(self._missing("time-index-missing", TIME_INDEX_SUFFIX), situation=situation)
+                situation = "unindexed" if self._offsets is None else self._scope.situation
+                yield self._missing("time-index-missing", TIME_INDEX_SUFFIX, situation)
         for index, check in ((self._offsets, self._offset_findings), (self._times, self._time_findings)):
             found = [] if index is None else list(check(index))
             if found and index is not None and index.is_current:
                 yield from found
 
-    def _missing(self, code: str, suffix: str) -> Finding:
+    def _missing(self, code: str, suffix: str, situation: str) -> Finding:
         path = self._log.with_name(f"{self._base:020}{suffix}")
-        return Finding(code, str(path), "the index is missing", situation=self._scope.situation)
+        return Finding(code, str(path), "the index is missing", situation=situation)
 
     def _offset_findings(self, index: Entries) -> Iterator[Finding]:
         yield from self._form(index)

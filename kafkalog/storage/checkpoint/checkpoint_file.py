@@ -58,7 +58,7 @@ def read_offset_checkpoint(path: Path) -> dict[TopicPartition, int]:
     Raises:
         CorruptCheckpointError: The file does not follow the format.
     """
-    return dict(_parse_entries(path, _offset_entry))
+    return dict(_parse_entries(path, read_small_text(path, MAX_BYTES), _offset_entry))
 
 
 def read_damaged_offset_checkpoint(path: Path) -> tuple[dict[TopicPartition, int], list[str]]:
@@ -136,8 +136,9 @@ def read_leader_epoch_checkpoint(path: Path) -> list[EpochEntry]:
     Raises:
         CorruptCheckpointError: The file does not follow the format.
     """
-    entries = _epochs_as_written(read_small_text(path, MAX_BYTES) or "")
-    return _parse_entries(path, _epoch_entry) if entries is None else entries
+    text = read_small_text(path, MAX_BYTES)
+    entries = _epochs_as_written(text) if text else None
+    return _parse_entries(path, text, _epoch_entry) if entries is None else entries
 
 
 def write_leader_epoch_checkpoint(path: Path, entries: Iterable[tuple[int, int]], *, sync: bool = True) -> None:
@@ -154,8 +155,7 @@ def _write_lines(path: Path, lines: list[str], sync: bool) -> None:
     write_atomically(path, text.encode(), sync=sync)
 
 
-def _parse_entries(path: Path, parse: Callable[[str], Entry]) -> list[Entry]:
-    text = read_small_text(path, MAX_BYTES)
+def _parse_entries(path: Path, text: str | None, parse: Callable[[str], Entry]) -> list[Entry]:
     lines = text.removesuffix("\n").split("\n") if text else []
     try:
         version = _number(lines[0], _INT32) if lines else _VERSION

@@ -53,7 +53,7 @@ _Search: TypeAlias = Callable[[int | ByteSource, int, int, int, int, int], tuple
 
 
 class OffsetPosition(NamedTuple):
-    """A batch in a file.
+    """The place of a batch in a file.
 
     Attributes:
         offset: Its base offset.
