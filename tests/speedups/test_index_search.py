@@ -47,8 +47,7 @@ def test_the_last_entry_of_at_most_the_target_is_found(
         found = bisect_right(values, target)
         expected = found, data[(found - 1) * stride : found * stride] if found else b""
         file = IndexFile(path, writable=False)
-        assert file.count(Field(at, stride, wide), target, count) == expected[0]
-        assert file.floor(Field(at, stride, wide), target, count) == expected[1]
+        assert file.search(Field(at, stride, wide), target, count) == expected
         assert search_entries(guarded(data), stride, at, wide, target, count) == expected
 
 
@@ -59,7 +58,7 @@ def test_a_file_that_became_shorter_is_searched_to_its_new_end(path: Path, known
     most = min(len(data) // 8, max(0, target + 1))
     last = data[8 * (most - 1) : 8 * most] if most else b""
     file = IndexFile(path, writable=False)
-    assert (file.count(Field(0, 8), target, known), file.floor(Field(0, 8), target, known)) == (most, last)
+    assert file.search(Field(0, 8), target, known) == (most, last)
     assert search_entries(guarded(data), 8, 0, False, target, known) == (most, last)
 
 
@@ -68,7 +67,7 @@ def test_no_descriptor_is_left_open(path: Path) -> None:
     path.write_bytes(bytes(80))
     file = IndexFile(path, writable=False)
     for _ in range(10):
-        file.count(Field(0, 8), 0, 10)
+        file.search(Field(0, 8), 0, 10)
     # resolve(): others come and go meanwhile, and what has gone leads nowhere.
     assert path.resolve() not in {each.resolve() for each in Path("/proc/self/fd").iterdir()}
 

@@ -145,17 +145,13 @@ class Index(IndexFile, ABC, Generic[Entry]):
 
     def _read(self, n: int) -> Entry | None:
         raw = self.read(n * self._size, self._size)
-        return self._parsed(raw) if len(raw) == self._size else None
-
-    def _parsed(self, raw: bytes) -> Entry:
-        first, second = self._LAYOUT.unpack(raw)
-        return self._entry(first, second)
+        return self._entry(*self._LAYOUT.unpack(raw)) if len(raw) == self._size else None
 
     def _floor(self, field: Field, target: int) -> Entry | None:
         """Return the last entry whose field is at most `target`; None if there is none."""
         with self._lock:
-            raw = self.floor(field, target, self.entries) if self.entries else b""
-        return self._parsed(raw) if raw else None
+            _, raw = self.search(field, target, self.entries) if self.entries else (0, b"")
+        return self._entry(*self._LAYOUT.unpack(raw)) if raw else None
 
     def _put(self, entry: Entry, raw: bytes) -> None:
         self.write(self.entries * self._size, raw)
@@ -196,7 +192,8 @@ class Index(IndexFile, ABC, Generic[Entry]):
         with self._lock:
             self.check_writable("truncate")
             if self.entries:
-                self._keep(self.count(self._OFFSET, offset - self.base_offset - 1, self.entries))
+                before, _ = self.search(self._OFFSET, offset - self.base_offset - 1, self.entries)
+                self._keep(before)
 
     def _keep(self, entries: int) -> None:
         last = self._read(entries - 1) if entries else None

@@ -127,15 +127,12 @@ class IndexFile:
         with naming(self.path):
             return os.pread(held, length, position)
 
-    def count(self, field: Field, target: int, entries: int) -> int:
-        """Return how many of the first `entries` entries have a field of at most `target`; the field must rise."""
-        return self._search(field, target, entries)[0]
+    def search(self, field: Field, target: int, entries: int) -> tuple[int, bytes]:
+        """Search the first `entries` entries for those whose field is at most `target`; the field must rise.
 
-    def floor(self, field: Field, target: int, entries: int) -> bytes:
-        """Return the last of the first `entries` entries whose field is at most `target`; empty if there is none."""
-        return self._search(field, target, entries)[1]
-
-    def _search(self, field: Field, target: int, entries: int) -> tuple[int, bytes]:
+        Returns:
+            Their number, and the last of them; empty if there is none.
+        """
         try:
             return search_entries(self._held(), field.stride, field.at, field.wide, target, entries)
         except OSError as error:
@@ -148,10 +145,11 @@ class IndexFile:
             LogStateError: The index has been closed.
             OSError: The file cannot be opened.
         """
-        self.check_open()
         try:
-            if isinstance(self.path, RemotePath):
-                return _bytes_in_store(self.path, self.length, self._changed_ns)
+            if self._fd is None:
+                self.check_open()
+                if isinstance(self.path, RemotePath):
+                    return _bytes_in_store(self.path, self.length, self._changed_ns)
             return self._descriptor()
         except FileNotFoundError:
             if self.writable:

@@ -56,7 +56,7 @@ class OffsetIndex(Index[OffsetEntry]):
         """
         end = entry.position + fetch_size
         with self._lock:
-            n = self.count(self._POSITION, end - 1, self.entries) if self.entries else 0
+            n, _ = self.search(self._POSITION, end - 1, self.entries) if self.entries else (0, b"")
             found = self._read(n) if n < self.entries else None
             if n == 0 and found is not None and found.position == end:
                 found = self._read(1) if self.entries > 1 else None
@@ -124,7 +124,7 @@ def entries_near(path: Path, base_offset: int, positions: Iterable[int]) -> list
         entries = OffsetIndex(path, base_offset, writable=False).entries
     found: dict[int, OffsetEntry] = {}
     for position in positions:
-        raw = file.floor(field, position, entries) if entries else b""
+        _, raw = file.search(field, position, entries) if entries else (0, b"")
         if raw:
             relative, at = layout.unpack(raw)
             found[at] = OffsetEntry(base_offset + relative, at)

@@ -9,7 +9,7 @@ Damage and missing files are found again, with the same bytes in the same place;
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -31,7 +31,12 @@ Found = TypeVar("Found")
 
 def retry(read: Callable[[], Found]) -> Found:
     """Call `read`, again if it fails because files change meanwhile. Raise errors as `retry_each`."""
-    return next(retry_each(lambda: iter((read(),))))
+    failure = None
+    while True:
+        try:
+            return read()
+        except (CorruptRecordError, FileNotFoundError) as error:
+            failure = _failure(error, failure)
 
 
 def retry_each(walk: Callable[[], Iterator[Found]]) -> Iterator[Found]:
@@ -45,18 +50,12 @@ def retry_each(walk: Callable[[], Iterator[Found]]) -> Iterator[Found]:
             `_CHANGE_SECONDS` later.
         FileNotFoundError: The same file was missing twice.
     """
-    before, until = None, 0.0
+    failure = None
     while True:
         try:
             yield from walk()
         except (CorruptRecordError, FileNotFoundError) as error:
-            found = _found_in_place(error)
-            if found != before:
-                before, until = found, time.monotonic() + _CHANGE_SECONDS
-            elif isinstance(error, ChangedWhileReading) and time.monotonic() < until:
-                time.sleep(_PAUSE_SECONDS)
-            else:
-                raise
+            failure = _failure(error, failure)
         else:
             return
 
@@ -82,6 +81,24 @@ def _begins_with(found: Entries | None, before: Entries | None) -> bool:
         return before is None
     rows, view = found.rows[: len(before.rows)], found.view[: len(before.view)]
     return bool(rows.tobytes() == before.rows.tobytes() and np.array_equal(view, before.view))
+
+
+class _Failure(NamedTuple):
+    """What an error was due to, and until when a change that goes on is waited for (monotonic clock, seconds)."""
+
+    found: tuple[object, ...]
+    until: float
+
+
+def _failure(error: CorruptRecordError | FileNotFoundError, before: _Failure | None) -> _Failure:
+    """Return the failure to compare the next one with; raise the error if it was due to the same as `before`."""
+    found = _found_in_place(error)
+    if before is None or found != before.found:
+        return _Failure(found, time.monotonic() + _CHANGE_SECONDS)
+    if isinstance(error, ChangedWhileReading) and time.monotonic() < before.until:
+        time.sleep(_PAUSE_SECONDS)
+        return before
+    raise error
 
 
 def _found_in_place(error: CorruptRecordError | FileNotFoundError) -> tuple[object, ...]:
