@@ -19,7 +19,7 @@ from kafkalog.fsck.layout_checks import TIERED_STORAGE_CACHE, Names
 from kafkalog.fsck.log_history import LogHistory
 from kafkalog.fsck.metadata_checks import snapshot_findings
 from kafkalog.fsck.state_checks import holds_metadata, of_error
-from kafkalog.storage.checkpoint.checkpoint_file import A_NUMBER, read_offset_checkpoint
+from kafkalog.storage.checkpoint.checkpoint_file import A_NUMBER, read_damaged_offset_checkpoint, read_offset_checkpoint
 from kafkalog.storage.checkpoint.clean_shutdown_file import read_broker_epoch, was_clean_shutdown
 from kafkalog.storage.checkpoint.meta_properties_file import read_meta_properties
 from kafkalog.storage.checkpoint.partition_metadata_file import read_partition_metadata
@@ -54,7 +54,7 @@ class Checkpoints:
     """The checkpoints of a data directory, as they were before its partitions were read.
 
     Attributes:
-        offsets: By file name, the offset of each partition.
+        offsets: By file name, the offset of each partition; of a damaged file, those that can be read.
         was_clean: Whether the last writer stopped cleanly.
         faults: The findings about files that cannot be read.
     """
@@ -71,6 +71,8 @@ class Checkpoints:
             except CorruptCheckpointError as error:
                 situation = _short(name) if error.expected == A_NUMBER else ""
                 self.faults.append(replace(of_error("checkpoint-format", path, error), situation=situation))
+                with suppress(CorruptCheckpointError, OSError):
+                    self.offsets[name] = read_damaged_offset_checkpoint(path)[0]
             except OSError as error:
                 self.faults.append(unreadable(path, error))
 

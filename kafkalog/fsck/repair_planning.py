@@ -20,6 +20,7 @@ from kafkalog.errors import CorruptCheckpointError, KafkaLogError, NotALogError
 from kafkalog.fsck.checkpoint_checks import OFFSET_CHECKPOINTS, Checkpoints
 from kafkalog.fsck.consequences import Consequence, Severity
 from kafkalog.fsck.findings import Finding
+from kafkalog.fsck.layout_checks import names_in
 from kafkalog.fsck.repair_journal import APPLYING, UNDOING, Journals, State, journals_of, state_of
 from kafkalog.fsck.salvaging import lost_offsets
 from kafkalog.fsck.state_checks import metadata_findings
@@ -90,11 +91,15 @@ MENDINGS: dict[str, Mending] = {code: mending for mending, codes in _CODES.items
 
 REBUILDING = {Mending.CUT, Mending.DROP, Mending.INDEXES, Mending.SNAPSHOTS, Mending.EPOCHS, Mending.SETTLE}
 """The changes that follow from a recovery of the partition's whole log."""
+# The changes that write no file into a partition.
+_OUTSIDE = {Mending.ACCEPT_LOSS, Mending.CHECKPOINT, Mending.ASIDE, Mending.ORPHANS}
 _BLOCKING = {
     **dict.fromkeys(("unreadable", "not-a-log", "file-changed", "segment-gone", "dangling-link", "mode"),
                     "the log cannot be read as a whole: mend that first"),
     "control-record": "a control record is damaged: salvage the partition",
 }  # fmt: skip
+# What a partition of segments alone is to have once a repair has written another file into it.
+_OF_A_BROKER = {"index-missing", "time-index-missing", "snapshot-missing", "leader-epoch-missing"}
 _ON_THEIR_WAY_OUT = ("-delete", "-stray")
 _AN_ID = re.compile(r"topic_id:\s+([A-Za-z0-9_-]{22})(?![A-Za-z0-9_-])")
 _FROM_LINES, _FROM_EPOCHS = "write it anew from the lines that can be read", "write it anew from the leader epochs"
@@ -304,7 +309,7 @@ def plan_repair(
     inside = frozenset((*known.strays, *(each.path for each in known.found)))
     place = replace(place, partitions=tuple(each for each in place.partitions if real_path(each) not in inside))
     states = states_of([place.data_dir, *place.partitions])
-    findings = list(verify_path(path, Options(progress=progress, jobs=jobs)))
+    findings = list(verify_path(path, Options(progress=progress, jobs=jobs, expect_all=True)))
     checkpoints = Checkpoints(place.data_dir)
     if isinstance(found, PartitionDir):
         others = {each: parse_partition_dir(each.name) for each in {path, *place.siblings}}
@@ -405,12 +410,12 @@ class _Planning:
                 mending = MENDINGS.get(f"{finding.code}, {finding.situation}") or MENDINGS.get(finding.code)
                 by_partition.setdefault(self._place.holding(Path(finding.path)), []).append((finding, mending))
             self._log_starts_lost |= _is_of_form(finding) and finding.path.endswith(f"/{LOG_START_OFFSET_CHECKPOINT}")
+        for partition in self._place.partitions:
+            self._plan_topic_id(partition)
         starts = {each.partition for each, _ in by_partition.get(None, []) if each.code == "log-start-before-log"}
         for directory, found in by_partition.items():
             lost = self._log_starts_lost or (directory is not None and directory.name in starts)
             self._plan_partition(directory, [_follows(each, log_start_lost=lost) for each in found])
-        for directory in self._place.partitions:
-            self._plan_topic_id(directory)
         changes = [
             Change(
                 mending,
@@ -438,6 +443,7 @@ class _Planning:
         if not blocked and Mending.DROP in kinds and not self._drop_corrupt:
             blocked = "the log is damaged: mend that first"
         rewritten = bool(kinds & {Mending.CUT, Mending.DROP}) and not blocked
+        planned: list[tuple[Finding, Mending | None, str]] = []
         for finding, mending in found:
             why = self._why_not(finding, mending, directory)
             if not why and mending in REBUILDING:
@@ -446,10 +452,20 @@ class _Planning:
                 why = "it follows from a batch with a wrong leader epoch"
             if not why and mending is Mending.ACCEPT_LOSS and not (rewritten or self._drop_corrupt):
                 why = "the records are gone: take them from another replica, or accept that with --drop-corrupt"
+            planned.append((finding, mending, why))
+        if directory is not None and self._stays_bare(directory, planned):
+            planned = [each for each in planned if each[0].code not in _OF_A_BROKER]
+        for finding, mending, why in planned:
             if why or mending is None:
                 self._left.append(Left(finding, why))
             else:
                 self._changes.setdefault((mending, self._target(finding, mending, directory)), []).append(finding)
+
+    def _stays_bare(self, directory: Path, planned: Iterable[tuple[Finding, Mending | None, str]]) -> bool:
+        """Return whether a partition has nothing but segments, and no change writes another file into it."""
+        written = (each for each, mending, why in planned if not why and mending not in {None, *_OUTSIDE})
+        changed = (Mending.TOPIC_ID, directory / PARTITION_METADATA) in self._changes
+        return not changed and all(each.code in _OF_A_BROKER for each in written) and not names_in(directory).by_broker
 
     def _why_not(self, finding: Finding, mending: Mending | None, directory: Path | None) -> str:
         """Return why a finding is not mended, as far as that does not hang on others; empty if it can be."""

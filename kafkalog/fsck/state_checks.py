@@ -37,13 +37,16 @@ def of_error(code: str, path: Path, error: KafkaLogError) -> Finding:
     return Finding(code, str(path), error.message, error.position, expected=expected, found=found)
 
 
-def epoch_findings(directory: Path, history: LogHistory, names: Names, *, log_start: int | None) -> Iterator[Finding]:
+def epoch_findings(
+    directory: Path, history: LogHistory, names: Names, *, expected: bool, log_start: int | None
+) -> Iterator[Finding]:
     """Yield the findings about the leader epochs of a partition, after its segments were walked.
 
     Args:
         directory: The partition.
         history: Its segments.
         names: The content of the directory.
+        expected: Whether missing epochs are a finding.
         log_start: The log start offset, before which epochs are forgotten; None if it may be any.
     """
     yield from _falling(history)
@@ -73,7 +76,7 @@ def epoch_findings(directory: Path, history: LogHistory, names: Names, *, log_st
     if known and log_start is not None and (end is None or log_start <= end):
         yield from _before_log_start(path, known[0].start_offset, history.first_base, names, log_start)
     if not known:
-        if history.epochs and names.by_broker:
+        if history.epochs and expected:
             yield Finding("leader-epoch-missing", str(path), "no epochs, though batches have some")
         return
     yield from _differing(path, known, history, log_start)

@@ -71,6 +71,8 @@ class Options:
             the guard `if __name__ == "__main__"`, and findings are kept in the directory for temporary files until all
             partitions before theirs are checked.
         throttle: The number of bytes of logs to read per second, shared by all processes; None: no limit.
+        expect_all: Whether also a partition of nothing but segments is to have indexes, snapshots and leader epochs.
+            They are no finding otherwise: such a partition is a copy of segments, or a broker makes them anew.
         for_version: The version of Kafka, in `version_checks.VERSIONS`, for which a data directory is checked too.
         summary: The totals, updated during the check.
 
@@ -84,6 +86,7 @@ class Options:
     only: frozenset[str] = SUBJECTS
     jobs: int = 1
     throttle: float | None = None
+    expect_all: bool = False
     for_version: str | None = None
     summary: Summary = field(default_factory=Summary)
 
@@ -353,7 +356,7 @@ class PartitionCheck:
                 yield finding
         gathering.flush()
         if indexes is not None and whole:
-            yield from indexes.findings(missing=names.by_broker)
+            yield from indexes.findings(missing=names.by_broker or self._options.expect_all)
         if "state" in only:
             end = self._history.extents[-1].end if bounds.following is None else bounds.following
             yield from producers.end_segment(path, base, end)
@@ -388,12 +391,14 @@ class PartitionCheck:
             return
         yield from producers.finish()
         rolled = len(self._history.extents) > 1 or self._checkpoints.was_clean
-        if producers.has_producers and not producers.has_snapshots and rolled and names.by_broker:
+        expected = names.by_broker or self._options.expect_all
+        if producers.has_producers and not producers.has_snapshots and rolled and expected:
             yield Finding("snapshot-missing", str(self._directory), "no snapshot of the producers that the log has")
         yield from epoch_findings(
             self._directory,
             self._history,
             names,
+            expected=expected,
             log_start=self._checkpoints.log_start(self._partition),
         )
 

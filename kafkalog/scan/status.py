@@ -2,7 +2,7 @@
 
     log start ... last stable offset ... high watermark ... log end       from checkpoints, indexes and newest snapshots
     health        no segment is read in full: `verify` does that; but all that keeps a broker from starting is found,
-                  and topic ids for which it sets partitions aside
+                  topic ids for which it sets partitions aside, and partitions without a directory
 
 A checkpoint that cannot be read is a problem of the directory; its partitions are then judged without it.
 """
@@ -86,7 +86,8 @@ class DirectoryStatus:
     Attributes:
         path: The data directory.
         was_clean: Whether the last writer stopped cleanly.
-        problems: The checkpoints that cannot be read, and what else of the directory keeps a broker from starting.
+        problems: The checkpoints that cannot be read, what else of the directory keeps a broker from starting, and the
+            partitions that have no directory.
     """
 
     def __init__(self, path: Path, *, is_data_dir: bool = False) -> None:
@@ -102,7 +103,7 @@ class DirectoryStatus:
         """
         self.path = path
         self._is_data_dir = is_data_dir
-        self._refusals = _refused_of_directory(path, is_data_dir)
+        self._findings = _of_directory(path, is_data_dir)
         self._files = [
             OffsetCheckpointFile(path / name)
             for name in (LOG_START_OFFSET_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT, RECOVERY_POINT_CHECKPOINT)
@@ -113,19 +114,19 @@ class DirectoryStatus:
 
     def refresh(self) -> None:
         """Read the checkpoints again that have been replaced."""
-        self._unread: list[KafkaLogError | OSError] = []
+        self._unread: dict[str, KafkaLogError | OSError] = {}
         self._offsets = [self._read(file) for file in self._files]
-        told = {each.path for each in self._refusals}
+        told = {each.path for each in self._findings}
         self.problems: list[Finding | KafkaLogError | OSError] = [
-            *self._refusals,
-            *(each for each in self._unread if _path_of(each) not in told),
+            *self._findings,
+            *(each for each in self._unread.values() if _path_of(each) not in told),
         ]
 
     def _read(self, file: OffsetCheckpointFile) -> Mapping[TopicPartition, int]:
         try:
             return file.read()
         except (KafkaLogError, OSError) as error:
-            self._unread.append(error)
+            self._unread[file.path.name] = error
             return {}
 
     @cached_property
@@ -141,11 +142,12 @@ class DirectoryStatus:
 
     @cached_property
     def _set_aside(self) -> Mapping[Path, Finding]:
-        """The findings about topic ids, by partition; they are not compared with those of the cluster."""
+        """The findings about topic ids, by partition."""
         place = discover(self.path) if self._is_data_dir else None
         partitions = place.partitions if isinstance(place, DataDir) else ()
         served = {each.path: each.topic_partition for each in partitions if each.mark is None}
-        return metadata_findings(served, kraft=Checkpoints(self.path).is_of_kraft)
+        known = Checkpoints(self.path)
+        return metadata_findings(served, known.cluster, known.node[0], kraft=known.is_of_kraft)
 
     def checkpointed(self, partition: PartitionDir) -> tuple[int | None, int | None, int | None]:
         """Return log start offset, high watermark and recovery point of the checkpoints; None: there is none."""
@@ -190,7 +192,9 @@ class DirectoryStatus:
             # By the offset index: nothing before its last entry is read.
             end = first if not segments else near_end_of(segments[-1]) if quick else segments[-1].read_next_offset()
             problem = damage_of(log, end, high_watermark=mark, recovery_point=point)
-            if not self._unread and end is not None and (not quick or end == first):
+            # It does not depend on the recovery point.
+            is_known = self._unread.keys() <= {RECOVERY_POINT_CHECKPOINT}
+            if is_known and end is not None and (not quick or end == first):
                 stable = min(end, log.last_stable_offset)
                 if problem is None and stable < log.high_watermark and (problem := hanging_in(log)) is not None:
                     health = Health.HANGING
@@ -217,11 +221,16 @@ def _path_of(error: KafkaLogError | OSError) -> str | None:
     return error.path if isinstance(error, KafkaLogError) else error.filename
 
 
-def _refused_of_directory(path: Path, is_data_dir: bool) -> list[Finding]:
-    """Return the checkpoints that a broker cannot read, and what else of a data directory keeps it from starting."""
+def _of_directory(path: Path, is_data_dir: bool) -> list[Finding]:
+    """Return the findings about a directory as a whole; see `DirectoryStatus.problems`."""
     checkpoints = Checkpoints(path)
-    found = [*checkpoints.file_findings(), *(directory_layout(path, names_in(path)) if is_data_dir else ())]
-    return [each for each in found if each in checkpoints.faults or each.consequence is Consequence.NO_START]
+    found, gone = list(checkpoints.file_findings()), list[Finding]()
+    if is_data_dir:
+        names = names_in(path)
+        found += directory_layout(path, names)
+        gone += checkpoints.gone(names)
+    refused = (each for each in found if each in checkpoints.faults or each.consequence is Consequence.NO_START)
+    return [*refused, *gone]
 
 
 def _refused(partition: PartitionDir) -> Finding | None:

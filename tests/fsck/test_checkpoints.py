@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkalog.fsck import Consequence, plan_repair
+from kafkalog.fsck import Consequence, apply_repair, plan_repair
 from kafkalog.storage.checkpoint.checkpoint_file import read_offset_checkpoint, write_offset_checkpoint
 from kafkalog.storage.file_names import (
     CLEANER_OFFSET_CHECKPOINT,
@@ -65,6 +65,15 @@ def test_a_checkpoint_that_does_not_follow_the_format_takes_the_broker_down(
 def test_an_offset_that_is_no_number_is_met_in_another_way(data: Path, name: str, consequence: str) -> None:
     (data / name).write_text("0\n1\nv2-none 0 twelve\n")
     assert told(data) == [("checkpoint-format", consequence, name)]
+
+
+def test_the_lines_of_a_damaged_checkpoint_that_can_be_read_are_checked_as_well(data: Path) -> None:
+    shutil.rmtree(data / METADATA)
+    (data / RECOVERY_POINT_CHECKPOINT).write_text("0\n3\nv2-none 0 x\nlost 0 10\nv2-compacted 0 99999\n")
+    codes = {each.code for each in findings(data)}
+    assert codes == {"checkpoint-format", "partition-gone", "log-too-short"}
+    apply_repair(plan_repair(data, drop_corrupt=True))
+    assert {each.code for each in findings(data)} == {"partition-gone"}
 
 
 @pytest.mark.parametrize("name", CHECKPOINTS)

@@ -33,6 +33,7 @@ from kafkalog.storage.file_names import (
     segment_base_offset,
 )
 from tests.damage.kinds import BY_NAME, DELETED_RECORDS, KINDS, Kind
+from tests.damage.ways import CannotDamage
 from tests.fsck.repairs import changes_of, contents, damaged, tree
 from tests.helpers.broker_dirs import METADATA, broker_dir
 from tests.helpers.damage import with_bytes
@@ -45,6 +46,8 @@ FEW = 100
 # How often a repair is killed; with KAFKALOG_KILLS in the environment, that often.
 TIMES = int(os.environ.get("KAFKALOG_KILLS", "30"))
 HEX = "0123456789abcdef0123456789abcdef"
+# The kinds of files that a partition of segments alone does not have.
+REMOVED = {"index", "timeindex", "txnindex", "snapshot", LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA}
 
 
 @pytest.fixture(scope="session")
@@ -116,6 +119,33 @@ def test_every_kind_of_damage_is_mended_and_comes_back(
         undo_repair(journal)
     assert tree(data) == before
     assert list(tmp_path.glob("data.repair-*")) == []
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(kind, id=kind.name, marks=() if number % FEW == 0 else pytest.mark.slow)
+        for number, kind in enumerate(kind for kind in KINDS if not kind.alone and kind.file not in REMOVED)
+    ],
+)
+def test_one_repair_of_a_partition_with_segments_alone_is_enough(kind: Kind, tmp_path: Path, source: Path) -> None:
+    data = tmp_path / "data"
+    shutil.copytree(source, data, symlinks=True)
+    for path in (data / kind.partition).iterdir():
+        if path.suffix != ".log":
+            path.unlink()
+    try:
+        kind.damage(data, kind.partition)
+    except CannotDamage as why:
+        pytest.skip(str(why))
+    before = tree(data)
+    plan = plan_repair(data, drop_corrupt=True)
+    journal = apply_repair(plan)
+    ensure_mended(plan)
+    assert plan_repair(data, drop_corrupt=True).changes == ()
+    if journal is not None:
+        undo_repair(journal)
+    assert tree(data).items() - before.items() <= {(".lock", tree(data).get(".lock"))}
 
 
 @sampled_partition

@@ -18,21 +18,16 @@ from kafkalog.storage.file_names import (
     RECOVERY_POINT_CHECKPOINT,
     TopicPartition,
 )
+from tests.helpers.broker_dirs import METADATA, broker_dir
 from tests.helpers.partitions import sampled_archive
 
 NONE = TopicPartition("v2-none", 0)
 
 
 @pytest.fixture
-def data(golden_logs: Path, tmp_path: Path) -> Path:
+def data(tmp_path: Path) -> Path:
     """A data directory of three of a broker's partitions."""
-    source = golden_logs / "kafka-3.9" / "data"
-    for name in ("v2-none-0", "v2-txn-0", "v2-deleted-records-0"):
-        shutil.copytree(source / name, tmp_path / "data" / name)
-    for path in source.iterdir():
-        if path.is_file():
-            shutil.copy(path, tmp_path / "data")
-    return tmp_path / "data"
+    return broker_dir(tmp_path, "v2-none-0", "v2-txn-0", "v2-deleted-records-0")
 
 
 def status(data: Path, name: str = "v2-none-0") -> PartitionStatus:
@@ -104,6 +99,15 @@ def test_a_checkpoint_that_cannot_be_read_does_not_hide_the_logs(data: Path) -> 
     assert (found.health, found.log_end_offset, found.high_watermark) == (Health.OK, 1200, None)
 
 
+def test_a_recovery_point_that_cannot_be_read_does_not_hide_a_hanging_transaction(data: Path) -> None:
+    (data / CLEAN_SHUTDOWN_FILE).unlink()
+    before = status(data, "v2-txn-0")
+    assert before.health is Health.HANGING
+    (data / RECOVERY_POINT_CHECKPOINT).write_text("0\n1\nv2-txn 0 x\n")
+    after = status(data, "v2-txn-0")
+    assert (after.health, after.last_stable_offset) == (Health.HANGING, before.last_stable_offset)
+
+
 @pytest.mark.parametrize(
     ("name", "content", "words"),
     [
@@ -132,6 +136,22 @@ def test_a_partition_that_a_broker_sets_aside_is_damaged(data: Path) -> None:
     assert health["v2-none-0"].health is Health.DAMAGED
     assert "partition-metadata-missing" in str(health["v2-none-0"].problem)
     assert health["v2-deleted-records-0"].health is Health.OK
+
+
+def test_a_partition_that_the_cluster_has_under_another_topic_id_is_damaged(tmp_path: Path) -> None:
+    data = broker_dir(tmp_path, METADATA, "v2-none-0", "v2-zstd-0")
+    shutil.copy(data / "v2-zstd-0" / PARTITION_METADATA, data / "v2-none-0")
+    place, found = discover(data), DirectoryStatus(data, is_data_dir=True)
+    assert isinstance(place, DataDir)
+    problems = {each.name: found.status_of(each).problem for each in place.partitions}
+    assert "topic-name-differs" in str(problems.pop("v2-none-0"))
+    assert set(problems.values()) == {None}
+
+
+def test_a_partition_without_a_directory_is_a_problem_of_the_directory(data: Path) -> None:
+    shutil.rmtree(data / "v2-none-0")
+    (problem,) = DirectoryStatus(data, is_data_dir=True).problems
+    assert "partition-gone" in str(problem)
 
 
 @pytest.mark.parametrize(

@@ -141,14 +141,13 @@ def _partitions(path: Path) -> list[PartitionDir]:
     found = []
     if isinstance(path, RemotePath):
         named = (each for each in path.iterdir() if parse_partition_dir(each.name) is not None)
-        found = [partition_dir(path / each.name) for each in named if each.is_dir()]
+        found = [_named(path / each.name, each.name) for each in named if each.is_dir()]
     else:
         with os.scandir(path) as entries:
             for each in entries:
                 if parse_partition_dir(each.name) is not None and _is_directory(each):
-                    # Resolve links only: with thousands of partitions, resolving every path would dominate the cost.
-                    place = path / each.name
-                    found.append(partition_dir(place) if each.is_symlink() else _named(place, each.name))
+                    # As for a broker, a link has its own name, not that of its target.
+                    found.append(_named(path / each.name, each.name))
     return sorted(found, key=lambda each: (each.topic_partition or ("", 0), each.mark or "", each.path.name))
 
 
