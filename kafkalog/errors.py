@@ -261,10 +261,13 @@ def os_error_text(error: OSError) -> str:
     if error.filename is None:
         return reason
     path = os.fsdecode(error.filename)
-    return f"{path}: {reason}" + (_owner_hint(path) if isinstance(error, PermissionError) else "")
+    return f"{path}: {reason}{owner_hint(path, error)}"
 
 
-def _owner_hint(path: str) -> str:
+def owner_hint(path: str | os.PathLike[str], error: OSError) -> str:
+    """Return how to become the user who may access a file, if another user owns it; else an empty text."""
+    if not isinstance(error, PermissionError):
+        return ""
     # A file in a directory that may not be read has no owner that could be asked for; the directory has.
     for place in (Path(path), Path(path).parent):
         with suppress(OSError, KeyError):

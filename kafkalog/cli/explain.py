@@ -131,7 +131,8 @@ def _verdict(found: Explanation) -> str:
         return f"a broker does not start: {counted(len(found.obstacles), 'obstacle')}, see no-start above"
     worst = Counter(each.consequence for each in found.all_steps if each.consequence.severity == "error")
     if not worst:
-        return "a broker starts, and nothing is lost"
+        known = "" if found.is_readable else ", as far as could be read"
+        return f"a broker starts, and nothing is lost{known}"
     return "a broker starts, but: " + ", ".join(
         f"{count} {consequence}" for consequence, count in sorted(worst.items())
     )

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kafkalog.cli import FINDINGS, SOUND
+from kafkalog.cli import FINDINGS, SOUND, UNREADABLE
 from kafkalog.cli.common_options import LogPath, document_option, jobs_option, quiet_option
 from kafkalog.cli.json_shapes import JSON_VERSION, of_finding, of_ranges, text_of
 from kafkalog.cli.output import complain, counted, path_text, printable, write_text
@@ -84,6 +84,7 @@ def repair(  # noqa: PLR0917 # click passes them by name
     if path is None:
         raise click.UsageError("missing PATH")
     from kafkalog.fsck import apply_repair, plan_repair
+    from kafkalog.fsck.findings import UNREADABLE_CODES
 
     found = discover(path)
     topic_ids = {} if topic_id is None else {_topic(found): topic_id}
@@ -102,6 +103,8 @@ def repair(  # noqa: PLR0917 # click passes them by name
         write_text(text_of(_fields(plan, journal), 2) + "\n")
     elif not quiet:
         write_text("".join(printable(line) + "\n" for line in _lines(plan, journal)))
+    if any(each.finding.code in UNREADABLE_CODES for each in plan.left):
+        return UNREADABLE
     return FINDINGS if plan.left or (journal is None and (plan.changes or plan.unfinished)) else SOUND
 
 

@@ -112,6 +112,7 @@ _accepted = Rule(_DOUBTFUL, _ACCEPTS, _ACCEPTS)
 RULES: dict[str, Rule] = {
     # Files.
     "unreadable": Rule(_NO_START, _FATAL, _SAME),
+    "unreadable, not-permitted": Rule(_DOUBTFUL, "reads it, or stops if its user may not read it either", _SAME),
     "not-a-log": Rule(_LOST, "passes over it, if it is no file; else serves its bytes", _SAME, "mv {path} ASIDE"),
     "file-changed": _accepted,
     "segment-gone": Rule(_HARMLESS, "nothing: it was deleted after its directory was listed", _SAME),

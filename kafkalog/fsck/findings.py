@@ -9,6 +9,7 @@ from collections import Counter
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from kafkalog.errors import owner_hint
 from kafkalog.fsck.consequences import OF_METADATA, RULES, SALVAGE, Consequence, Rule, Severity
 from kafkalog.storage.file_names import CLUSTER_METADATA_TOPIC, parse_partition_dir
 
@@ -33,8 +34,8 @@ class Finding:
         found: The value found; None if there is nothing to compare.
         situation: What else decides on the rule: "sealed" in a segment that has a successor, "synced" if it also ends
             before the recovery point, "stopped" in the last one after a clean stop, "empty" in a log without segments,
-            "unindexed" in a segment without an offset index, the name of a checkpoint; `RULES` has
-            `torn-tail, sealed`, for example.
+            "unindexed" in a segment without an offset index, "not-permitted" of what this user may not read, the name
+            of a checkpoint; `RULES` has `torn-tail, sealed`, for example.
         partition: The partition, `<topic>-<number>`, of a wrong line in a checkpoint; else None.
         arguments: What the command that mends it is given beside the path.
     """
@@ -129,8 +130,10 @@ class Finding:
 
 
 def unreadable(path: str | os.PathLike[str], error: OSError) -> Finding:
-    """Return the finding about a file or a directory that cannot be read."""
-    return Finding("unreadable", os.fspath(path), error.strerror or str(error))
+    """Return the finding about a file or a directory that cannot be read, or that this user may not read."""
+    message = f"{error.strerror or error}{owner_hint(path, error)}"
+    situation = "not-permitted" if isinstance(error, PermissionError) else ""
+    return Finding("unreadable", os.fspath(path), message, situation=situation)
 
 
 @dataclass(slots=True)

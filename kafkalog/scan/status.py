@@ -234,7 +234,7 @@ def _of_directory(path: Path, is_data_dir: bool) -> list[Finding]:
 
 
 def _refused(partition: PartitionDir) -> Finding | None:
-    """Return the first reason in a partition's files for which a broker does not start; None without one."""
+    """Return the first reason in a partition's files for which a broker may not start; None without one."""
     names = names_in(partition.path)
     found = chain(start_findings(partition, names), partition_layout(partition.path, names))
-    return next((each for each in found if each.consequence is Consequence.NO_START), None)
+    return next((each for each in found if each.consequence is Consequence.NO_START or each.code == "unreadable"), None)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import pwd
 import shutil
 import signal
 from pathlib import Path
@@ -173,6 +175,25 @@ def test_a_repair_names_the_lines_of_a_checkpoint_that_it_drops(kafkalog: Kafkal
 def test_a_repair_names_the_offset_of_a_checkpoint_that_it_corrects(kafkalog: Kafkalog, data_dir: Path) -> None:
     (data_dir / LOG_START_OFFSET_CHECKPOINT).write_text("0\n1\norders 2 9\n")
     assert "correct the offsets of orders-2 (found 9)" in kafkalog("repair", data_dir).out
+
+
+def test_a_file_that_this_user_may_not_read_is_named_with_its_owner(
+    kafkalog: Kafkalog, data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owner = pwd.getpwuid(data_dir.stat().st_uid).pw_name
+
+    def refuse(path: Path, *_: object, **__: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr("kafkalog.fsck.verifying.open_source", refuse)
+    monkeypatch.setattr(os, "geteuid", lambda: data_dir.stat().st_uid + 1)
+    ran = kafkalog("repair", data_dir)
+    assert ran.code == 3
+    assert f".log: warning unreadable: Permission denied (its owner may access it: sudo -u {owner})" in ran.out
+    ran = kafkalog("explain", data_dir)
+    assert (ran.code, ran.out.splitlines()[-1]) == (
+        3, f"{data_dir}: a broker starts, and nothing is lost, as far as could be read"
+    )  # fmt: skip
 
 
 def test_a_journal_that_cannot_be_read_is_named_with_what_to_do(kafkalog: Kafkalog, data_dir: Path) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import random
 import re
 from pathlib import Path
 
 from kafkalog.fsck import findings
-from kafkalog.fsck.consequences import RULES, Severity
+from kafkalog.fsck.consequences import RULES, Consequence, Severity
 from kafkalog.fsck.findings import Finding, Summary
 
 LOST = Finding("lost-bytes", "a/0.log", "no batch can be read", 100, 50, 7, 9, "at least 14", 0)
@@ -32,6 +33,13 @@ def test_a_finding_is_json() -> None:
         "unclean_start": RULES["lost-bytes"].unclean,
         "mend": "kafkalog salvage a COPY/a    # or, if other replicas have it: mv a ASIDE",
     }  # fmt: skip
+
+
+def test_what_this_user_may_not_read_may_be_sound() -> None:
+    refused = findings.unreadable("a", PermissionError(errno.EACCES, "Permission denied"))
+    assert (refused.message, refused.consequence) == ("Permission denied", Consequence.DOUBTFUL)
+    broken = findings.unreadable("a", OSError(errno.EIO, "Input/output error"))
+    assert broken.consequence is Consequence.NO_START
 
 
 def test_findings_sort_by_place() -> None:
