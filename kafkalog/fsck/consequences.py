@@ -252,6 +252,9 @@ RULES: dict[str, Rule] = {
     "version-not-checked": Rule(_DOUBTFUL, "may refuse settings or features that were not checked", _SAME),
     # Names, links and modes.
     "foreign-directory": Rule(_NO_START, "does not start", _SAME, _REPAIR),
+    "foreign-directory, space": Rule(
+        _NO_START, "starts, writes checkpoints that it cannot read, and does not start again", _SAME, _REPAIR
+    ),
     "partition-twice": Rule(_NO_START, "does not start", _SAME, _REPAIR),
     "foreign-log-name": Rule(_NO_START, "does not start", _SAME, _REPAIR),
     "directory-delete": Rule(_HARMLESS, "deletes it", _SAME),

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from kafkalog.fsck.cluster_metadata import SNAPSHOT
 from kafkalog.fsck.findings import Finding, unreadable
+from kafkalog.storage.checkpoint.checkpoint_file import fits_checkpoint
 from kafkalog.storage.file_names import (
     CLEANED_SUFFIX,
     CLUSTER_METADATA_TOPIC,
@@ -165,6 +166,9 @@ def directory_layout(directory: Path, names: Names, needed: Collection[str] = ()
         partition = parse_partition_dir(name)
         if partition is None:
             yield Finding("foreign-directory", str(path), "no name of a partition: a broker does not start with it")
+        elif not fits_checkpoint(partition):
+            message = "the topic's name has a space, or is not UTF-8: no line of a checkpoint can have it"
+            yield Finding("foreign-directory", str(path), message, situation="space")
         elif (mark := name.rpartition("-")[2]) in _MARKS:
             code, message = _MARKS[mark]
             if mark == "future" and str(partition) in names.directories:

@@ -21,6 +21,7 @@ from pathlib import Path
 
 from kafkalog.errors import KafkaLogError, NotALogError
 from kafkalog.fsck.processes import Advance, each_result
+from kafkalog.storage.checkpoint.checkpoint_file import fits_checkpoint
 from kafkalog.storage.checkpoint.clean_shutdown_file import was_clean_shutdown
 from kafkalog.storage.data_dir.directory_lock import DirectoryLock, target_of_link
 from kafkalog.storage.data_dir.discover import DataDir, discover
@@ -186,6 +187,9 @@ def _recover_partition(task: _Task, advance: Advance) -> RecoveredPartition:
 
     with collected_messages() as messages:
         try:
+            if not fits_checkpoint(task.partition):
+                message = "no checkpoint can have the topic's name, which has a space or is not UTF-8: mv it ASIDE"
+                raise NotALogError(message, str(task.directory))
             bases = [base for base, _ in segment_files(task.directory)]
             opening = Opening(progress=progress)
             log = WritableLog.load_checkpointed(task.directory, task.config, opening, task.known)

@@ -129,7 +129,7 @@ class Held(NamedTuple):
         size_in_bytes: Their size.
         records: The number of records, by the headers before any damage.
         is_exact: Whether there are no more records.
-        partition: The partition that the name of the directory begins with; None if it is not known.
+        partition: The partition that the name of the directory begins with; None if it is not known, or the whole name.
     """
 
     files: int
@@ -603,7 +603,7 @@ def _held_in(path: Path) -> Held | None:
 def _partition_in(name: str) -> str | None:
     """Return the partition that a name begins with; None if none does, or several do: `a-1-b-2.bak`."""
     known = {name[: match.end()] for match in re.finditer(r"-[0-9]+(?![0-9])", name)}
-    known = {str(partition) for each in known if (partition := parse_partition_dir(each)) is not None}
+    known = {str(partition) for each in known - {name} if (partition := parse_partition_dir(each)) is not None}
     return known.pop() if len(known) == 1 else None
 
 

@@ -415,6 +415,9 @@ def _directories() -> Iterator[Kind]:
     yield whole(
         "copied-as-topic", "There is a copy of a partition under another topic's name.", ways.copied_as("ghost-0")
     )
+    yield whole(
+        "copied-with-space", "There is a copy of a partition with a space in its name.", ways.copied_as("my topic-0")
+    )
     yield whole("of-no-partition", "There is a partition that its topic has not.", ways.copied_as("v2-none-99999"))
     yield whole(
         "leading-zero", "A partition's directory is there again with a leading zero.", ways.copied_as("v2-none-00")

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from kafkalog.fsck import Consequence
 from tests.helpers.broker_dirs import PLAIN, broker_dir, findings, segments, told
 
 HEX = "0123456789abcdef" * 2
@@ -30,6 +31,14 @@ def data(tmp_path: Path) -> Path:
 def test_a_directory_of_no_partitions_name_keeps_a_broker_from_starting(data: Path, name: str) -> None:
     (data / name).mkdir()
     assert told(data) == [("foreign-directory", "no-start", name)]
+
+
+@pytest.mark.parametrize("name", ["my topic-0", "a\nb-0", os.fsdecode(b"\xff-0")])
+def test_a_partition_that_no_checkpoint_can_have_lets_a_broker_start_only_once(data: Path, name: str) -> None:
+    shutil.copytree(data / PLAIN, data / name)
+    (found,) = findings(data, only=frozenset({"layout"}))
+    assert (found.code, found.path, found.consequence) == ("foreign-directory", str(data / name), Consequence.NO_START)
+    assert "does not start again" in found.rule.clean
 
 
 def test_the_cache_of_tiered_storage_is_no_partition(data: Path) -> None:

@@ -149,6 +149,15 @@ def test_a_log_without_an_offset_for_its_next_record_fails_alone(crashed: Path) 
     assert set(errors.values()) == {None}
 
 
+@pytest.mark.parametrize("topic", ["my topic", "a\nb", os.fsdecode(b"\xff")])
+def test_a_partition_that_no_checkpoint_can_have_fails_alone(crashed: Path, topic: str) -> None:
+    wrong = (crashed / "orders-0").rename(crashed / f"{topic}-0")
+    errors = {each.directory: each.error for each in recover(crashed)}
+    assert "no checkpoint can have the topic's name" in str(errors.pop(wrong))
+    assert set(errors.values()) == {None}
+    assert not (crashed / CLEAN_SHUTDOWN_FILE).exists()
+
+
 def test_nothing_is_done_where_the_last_writer_stopped_cleanly(crashed: Path) -> None:
     assert bytes_to_recover(crashed) > 0
     list(recover(crashed))

@@ -38,6 +38,8 @@ _HEADER_LINES = 2
 # What a byte that is not UTF-8 becomes.
 _REPLACED = "\ufffd"
 _WHITESPACE = re.compile(r"[ \t\n\x0b\f\r]+")
+# What no line can have: whitespace, and the bytes of a file name that are not UTF-8.
+_UNFIT = re.compile(r"[ \t\n\x0b\f\r\ud800-\udfff]")
 _INT32, _INT64 = range(-INT32_MAX - 1, INT32_MAX + 1), range(-INT64_MAX - 1, INT64_MAX + 1)
 
 
@@ -117,6 +119,11 @@ class OffsetCheckpointFile:
         return offsets
 
 
+def fits_checkpoint(partition: TopicPartition) -> bool:
+    """Return whether a checkpoint can have a line for a partition: the topic's name is text without whitespace."""
+    return bool(partition.topic) and not _UNFIT.search(partition.topic)
+
+
 def write_offset_checkpoint(path: Path, offsets: Mapping[TopicPartition, int], *, sync: bool = True) -> None:
     """Replace the file atomically by one with the offset per partition.
 
@@ -124,9 +131,9 @@ def write_offset_checkpoint(path: Path, offsets: Mapping[TopicPartition, int], *
         OSError: The write failed.
         ValueError: A topic name is empty or contains whitespace; nothing was written.
     """
-    nameless = [topic for topic, _ in offsets if not topic or _WHITESPACE.search(topic)]
-    if nameless:
-        raise ValueError(f"{nameless[0]!r} is no topic's name")
+    wrong = [each.topic for each in offsets if not fits_checkpoint(each)]
+    if wrong:
+        raise ValueError(f"{wrong[0]!r} is no topic's name")
     _write_lines(path, [f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items()], sync)
 
 
