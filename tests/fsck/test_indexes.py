@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from kafkalog.fsck import Consequence
+import kafkalog
+from kafkalog import LogConfig, Record, TimestampAndOffset
+from kafkalog.fsck import Consequence, apply_repair, plan_repair
 from kafkalog.storage.index.offset_index import OffsetIndex
 from tests.helpers.broker_dirs import PLAIN, broker_dir, findings, segments, told
 from tests.helpers.running import batch, segment
@@ -146,6 +148,23 @@ def test_an_entry_of_another_time_than_its_batch_is_found(log: Path, later: int,
     path.write_bytes(b"".join(struct.pack(">qi", time + later, relative + offset) for time, relative in entries))
     found = findings(log.parent)[0]
     assert (found.code, found.consequence) == ("time-index-entries", Consequence.SERVED_WRONGLY)
+
+
+@pytest.mark.parametrize("timestamp", [2**63 - 1, 2**63 - 2])
+def test_the_largest_timestamps_are_right_as_the_first_entry_of_a_time_index(tmp_path: Path, timestamp: int) -> None:
+    directory = tmp_path / "orders-0"
+    config = LogConfig(segment_bytes=2000, index_interval_bytes=100, message_timestamp_after_max_ms=2**63 - 1)
+    with kafkalog.open(directory, "a", config=config) as log:
+        for number in range(60):
+            log.append([Record(b"x" * 100, timestamp=timestamp if number % 20 == 0 else number)])
+    for rebuilt in (False, True):
+        if rebuilt:
+            for path in directory.glob("*.timeindex"):
+                path.unlink()
+            apply_repair(plan_repair(directory))
+        assert findings(directory) == []
+        with kafkalog.open(directory) as log:
+            assert log.offset_for_timestamp(timestamp) == TimestampAndOffset(timestamp, 0, 0)
 
 
 def test_a_time_index_without_its_last_entry_is_too_short(log: Path) -> None:

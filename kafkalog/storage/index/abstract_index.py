@@ -282,12 +282,17 @@ class Index(IndexFile, ABC, Generic[Entry]):
         """Return how many rows rise, starting after the last known entry."""
         first, second = rows["first"].astype(np.int64), rows["second"].astype(np.int64)
         known = self._integers(self._last) if self.entries else (-1, 0)
-        rises = (np.diff(first, prepend=known[0]) > 0) & (first >= 0) & (np.diff(second, prepend=known[1]) >= 0)
+        rises = (first > preceding(first, known[0])) & (first >= 0) & (second >= preceding(second, known[1]))
         return len(rows) if rises.all() else int(np.argmin(rises))
 
     @abstractmethod
     def _integers(self, entry: Entry) -> tuple[int, int]:
         """Return the two integers stored for an entry."""
+
+
+def preceding(values: NDArray[np.int64], first: int) -> NDArray[np.int64]:
+    """Return the value before each of the values; `first` before the first one. A difference could overflow."""
+    return np.concatenate([[first], values[:-1]])
 
 
 def is_rising(values: NDArray[np.int64], least: int, *, strictly: bool = False, most: int = MAX_INT) -> bool:

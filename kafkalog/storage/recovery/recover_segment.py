@@ -21,7 +21,7 @@ from kafkalog.record.framing import end_of
 from kafkalog.record.log_validator import AppendOrigin
 from kafkalog.record.record_batch import RecordBatch, batches_of
 from kafkalog.storage.checkpoint.leader_epoch_cache import LeaderEpochCache
-from kafkalog.storage.index.abstract_index import MAX_INT
+from kafkalog.storage.index.abstract_index import MAX_INT, preceding
 from kafkalog.storage.index.time_index import TimestampEntry
 from kafkalog.storage.producer.producer_state_manager import ProducerStateManager
 from kafkalog.storage.producer.rebuild_producer_state import telling_rows
@@ -136,7 +136,7 @@ class _SegmentRecovery:
         offset_index, time_index = self._segment.offset_index, self._segment.time_index
         if len(timestamps) <= min(offset_index.room, time_index.room):
             return len(timestamps)
-        rises = np.diff(timestamps, prepend=time_index.last_entry.timestamp) > 0
+        rises = timestamps > preceding(timestamps, time_index.last_entry.timestamp)
         has_room: NDArray[np.bool_] = np.less(np.cumsum(rises) - rises, time_index.room)
         count = len(timestamps) if has_room.all() else int(has_room.argmin())
         return max(0, min(count, offset_index.room))
@@ -149,7 +149,7 @@ class _SegmentRecovery:
         epochs = rows["partition_leader_epoch"].copy()
         if epochs.max() <= latest:
             return
-        before = np.maximum.accumulate(np.concatenate(([latest], epochs[:-1])))
+        before = np.maximum.accumulate(preceding(epochs, latest))
         for i in np.flatnonzero(epochs > before).tolist():
             cache.assign(int(epochs[i]), int(rows["base_offset"][i]))
 
