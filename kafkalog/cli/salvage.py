@@ -46,6 +46,7 @@ Examples:
   kafkalog salvage /var/lib/kafka/orders-0 /mnt/new/orders-0
   kafkalog salvage /var/lib/kafka /mnt/new      all partitions
   kafkalog salvage -t 'orders*' /var/lib/kafka /mnt/new
+  kafkalog salvage --deep backup/orders-0 /mnt/new/orders-0
   kafkalog salvage -o json backup/orders-0 /mnt/new/orders-0 | jq .partitions
 """
 
@@ -57,10 +58,11 @@ Examples:
 @click.option(
     "--topic-id", metavar="ID", help="The topic id, 22 characters.  [default: that of SRC, or of its cluster]"
 )
+@click.option("--deep", is_flag=True, help="Leave out batches, too, whose records consumers cannot read.")
 @document_option
 @quiet_option
 def salvage(  # noqa: PLR0917 # click passes them by name
-    source: Path, destination: Path, topics: tuple[str, ...], topic_id: str | None, form: str, quiet: bool
+    source: Path, destination: Path, topics: tuple[str, ...], topic_id: str | None, deep: bool, form: str, quiet: bool
 ) -> int:
     """Copy every good batch of SRC, a partition directory, to DEST, a new one; of a data directory, those of all its
     partitions to new ones in DEST.
@@ -86,11 +88,10 @@ def salvage(  # noqa: PLR0917 # click passes them by name
             for each in partitions:
                 target = destination / each.name if is_data_dir else destination
                 try:
-                    results.append(
-                        salvage_partition(
-                            each.path, target, topic_id=topic_id, report=report, progress=progress.advance
-                        )
+                    made = salvage_partition(
+                        each.path, target, topic_id=topic_id, deep=deep, report=report, progress=progress.advance
                     )
+                    results.append(made)
                 except (LogLockedError, BrokenPipeError):
                     raise
                 except (KafkaLogError, OSError) as error:

@@ -89,6 +89,7 @@ _CUTS_ALL = "cuts the segment there and deletes all later ones" + _ELSE_TRUSTED
 SALVAGE = "kafkalog salvage {directory} COPY/{name}    # or, if other replicas have it: mv {directory} ASIDE"
 OF_METADATA = "mv {directory} ASIDE    # if another controller has the metadata: their log must not have gaps"
 """What mends a damaged log of the cluster's metadata, in place of salvaging it."""
+SALVAGE_DEEP = SALVAGE.replace("salvage", "salvage --deep", 1)
 _FETCH = "mv {directory} ASIDE    # if other replicas have the records"
 _REPAIR = "kafkalog repair {directory}"
 _TAIL = _REPAIR + "    # or, if the broker did not stop cleanly, kafkalog recover of its data directory"
@@ -106,6 +107,7 @@ _FOLLOWS = {_SERVES: _LOST, "cuts it off": _REBUILT, "rebuilds it": _REBUILT}
 _damaged = Rule(_LOST, _SERVES, _CUTS, SALVAGE)
 _damaged_sealed = Rule(_DELETED, _SERVES, _CUTS_ALL, SALVAGE)
 _unnoticed = Rule(_LOST, "serves the batch; consumers fail, or leave out records", _SAME, SALVAGE)
+_unread = Rule(_LOST, "serves the batch; consumers fail, or leave out records", _SAME, SALVAGE_DEEP)
 _missing = Rule(_LOST, "serves what is there; consumers pass over the missing offsets", _SAME, _FETCH)
 _accepted = Rule(_DOUBTFUL, _ACCEPTS, _ACCEPTS)
 
@@ -133,9 +135,9 @@ RULES: dict[str, Rule] = {
     # No checksum covers the magic.
     "unknown-magic": _unnoticed,
     "batch-too-short": _damaged,
-    "unknown-codec": _unnoticed,
+    "unknown-codec": _unread,
     "last-offset-delta": _unnoticed,
-    "records-count": _unnoticed,
+    "records-count": _unread,
     "producer-fields": _accepted,
     # The order of batches.
     "offset-order": _unnoticed,
@@ -145,11 +147,11 @@ RULES: dict[str, Rule] = {
     "segment-overlap": _unnoticed,
     "leader-epoch": _accepted,
     # Records.
-    "invalid-records": _unnoticed,
+    "invalid-records": _unread,
     "linked-lz4-blocks": _unnoticed,
     "largest-offset": _unnoticed,
-    "inner-crc": _unnoticed,
-    "inner-offsets": _unnoticed,
+    "inner-crc": _unread,
+    "inner-offsets": _unread,
     "control-record": _unnoticed,
     "max-timestamp": _accepted,
     # Missing offsets.

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from kafkalog.errors import owner_hint
-from kafkalog.fsck.consequences import OF_METADATA, RULES, SALVAGE, Consequence, Rule, Severity
+from kafkalog.fsck.consequences import OF_METADATA, RULES, SALVAGE, SALVAGE_DEEP, Consequence, Rule, Severity
 from kafkalog.storage.file_names import CLUSTER_METADATA_TOPIC, parse_partition_dir
 
 UNREADABLE_CODES = ("unreadable", "not-a-log", "version-not-checked")
@@ -75,7 +75,7 @@ class Finding:
         name = os.path.basename(os.path.abspath(directory))  # noqa: PTH100, PTH119 - a URL has one too
         partition = f"{directory}/{parse_partition_dir(self.path.rpartition('/')[2])}"
         path, directory, name, partition = map(shlex.quote, (self.path, directory, name, partition))
-        of_metadata = name == f"{CLUSTER_METADATA_TOPIC}-0" and self.rule.mend == SALVAGE
+        of_metadata = name == f"{CLUSTER_METADATA_TOPIC}-0" and self.rule.mend in {SALVAGE, SALVAGE_DEEP}
         mend = OF_METADATA if of_metadata else self.rule.mend
         return (
             mend.format(path=path, directory=directory, name=name, partition=partition, arguments=self.arguments)

@@ -78,6 +78,8 @@ WRONG_OFFSETS = {
     "offset-beyond-segment",
     "segment-overlap",
 }
+# Batches with these fail every consumer, though a broker serves them.
+_UNREAD = {"unknown-codec", "records-count", "invalid-records", "inner-crc", "inner-offsets"}
 _OF_A_SESSION = {LOCK_FILE, CLEAN_SHUTDOWN_FILE}
 
 
@@ -114,14 +116,14 @@ def salvage(
     *,
     config: LogConfig | None = None,
     topic_id: str | None = None,
+    deep: bool = False,
     report: Callable[[Finding], object] | None = None,
     progress: Callable[[int], object] | None = None,
 ) -> SalvagedPartition:
     """Copy every good batch of a partition to a new partition directory that a broker accepts.
 
     A batch is good if its checksum is valid, and if its offsets follow those of the batches before it and belong to its
-    segment. Records that cannot be decompressed are copied: no broker looks at them, see `verify_path`. Empty batches
-    of format 2 take the place of the others, with their offsets, except at the end of the log.
+    segment. Empty batches of format 2 take the place of the others, with their offsets, except at the end of the log.
 
     Args:
         source: The damaged partition directory. It is only read.
@@ -132,6 +134,8 @@ def salvage(
             metadata in the source's data directory, that of the topic's other partitions beside the destination, or a
             new one. A broker sets a partition with another topic id than
             its cluster's aside.
+        deep: Whether to decompress and parse all records, and leave out the batches that consumers cannot read. They
+            are copied otherwise, as a broker serves them.
         report: Called with each finding about the source's `.log` files.
         progress: Called with the number of bytes read since the last call.
 
@@ -168,7 +172,7 @@ def salvage(
                     report(finding)
                 for (base_offset, path), following in zip(files, [*(base for base, _ in files[1:]), None], strict=True):
                     bounds = Bounds(base_offset, following)
-                    copy.add(path, Scope(str(path), bounds, following is not None, progress=progress))
+                    copy.add(path, Scope(str(path), bounds, following is not None, deep=deep, progress=progress))
                 # There may be epochs without a batch. Recovery corrects those that the batches refute.
                 if epochs:
                     write_leader_epoch_checkpoint(made / LEADER_EPOCH_CHECKPOINT, epochs)
@@ -298,11 +302,14 @@ class Dropped:
 def kept_and_dropped(source: Source, scope: Scope, report: Callable[[Finding], object]) -> Iterator[Kept | Dropped]:
     """Yield the good batches of a segment, sound ones at offsets that the segment may hold, and what is between them.
 
+    With `scope.deep`, batches that consumers cannot read are no good ones.
+
     Reports all findings first, since the batches after a damaged offset tell which one it is.
     """
     wrong = set[int | None]()
+    unfit = WRONG_OFFSETS | _UNREAD if scope.deep else WRONG_OFFSETS
     for finding in FileCheck(source, scope, Summary()).findings():
-        if finding.code in WRONG_OFFSETS:
+        if finding.code in unfit:
             wrong.add(finding.position)
         report(finding)
     end, batches, damaged = scope.bounds.base, 0, False

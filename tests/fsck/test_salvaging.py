@@ -7,13 +7,15 @@ import os
 import signal
 import subprocess
 import sys
+import zlib
 from pathlib import Path
 from typing import Any
 
+import crc32c
 import pytest
 
 import kafkalog
-from kafkalog import IsolationLevel, LogConfig, LogManager, Record
+from kafkalog import ByteBufferMessageSet, IsolationLevel, LogConfig, LogManager, Record
 from kafkalog.errors import InconsistentTopicIdError, LogLockedError, NotALogError
 from kafkalog.fsck import Finding, Options, Severity, salvage, salvaging, verify_path
 from kafkalog.storage.checkpoint.checkpoint_file import read_offset_checkpoint, write_offset_checkpoint
@@ -58,6 +60,43 @@ def overwrite(path: Path, at: int, data: bytes) -> None:
 def offsets(directory: Path) -> list[int]:
     with kafkalog.open(directory) as log:
         return [record.offset for record in log]
+
+
+@pytest.fixture(params=[1, 2], ids=["wrappers", "batches"])
+def unreadable_inside(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """Three segments of compressed batches of five records; two cannot be decompressed, though their checksums hold."""
+    directory = tmp_path / "source" / "orders-0"
+    directory.mkdir(parents=True)
+    for base, damaged in ((0, ()), (10, (10,)), (20, (25,))):
+        content = b""
+        for first in range(base, base + (15 if base == 20 else 10), 5):
+            records = [Record(b"%d" % offset, timestamp=1000) for offset in range(first, first + 5)]
+            plain = ByteBufferMessageSet.from_records(records, magic=request.param, compression_type="gzip")
+            made = bytearray(bytes(plain.with_offsets(first)))
+            if first in damaged:
+                made[-6:] = bytes(6)
+                if request.param == 1:
+                    made[12:16] = zlib.crc32(made[16:]).to_bytes(4, "big")
+                else:
+                    made[17:21] = crc32c.crc32c(made[21:]).to_bytes(4, "big")
+            content += made
+        (directory / f"{base:020}.log").write_bytes(content)
+    return directory
+
+
+@pytest.mark.parametrize("deep", [False, True])
+def test_batches_that_consumers_cannot_read_are_copied_unless_it_is_deep(
+    unreadable_inside: Path, destination: Path, deep: bool
+) -> None:
+    found = list(verify_path(unreadable_inside, Options(deep=True)))
+    assert [each.code for each in found] == ["invalid-records"] * 2
+    assert {str(each.mend).split(" /")[0] for each in found} == {"kafkalog salvage --deep"}
+    result = salvage(unreadable_inside, destination, deep=deep)
+    assert (result.batches, result.batches_left_out) == ((5, 2) if deep else (7, 0))
+    left = [each.code for each in verify_path(destination, Options(deep=True))]
+    assert left == ([] if deep else ["invalid-records"] * 2)
+    if deep:
+        assert offsets(destination) == [offset for offset in range(35) if offset // 5 not in {2, 5}]
 
 
 def everything(directory: Path) -> list[tuple[int, int]]:
