@@ -54,7 +54,7 @@ class RecordsView(RowsView[RecordRow]):
         return [
             ("offset", f"{item.offset:,}"),
             ("time", self.session.times.full(item.timestamp)),
-            ("age", "" if item.timestamp is None else text.relative(item.timestamp, self.session.times.now())),
+            ("age", self.session.times.age(item.timestamp)),
             ("batch", f"{item.batch:,}"),
             ("kind", (item.control or item.kind) + (", below the log start" if item.is_deleted else "")),
             ("match", self._match(item)),

@@ -491,8 +491,8 @@ def test_the_age_of_a_record_grows(golden_logs: Path, monkeypatch: pytest.Monkey
         await at.press("5", sees="age")
         before = partition_screen(at).session.times.now()
         partition_screen(at).session.times.now = lambda: before + 100 * 86_400_000
-        age = re.search(r"age ([0-9]+) d ago", at.text)
+        age = re.search(r"age ([0-9]+) d", at.text)
         assert age is not None
-        await at.sees(f"age {int(age[1]) + 100} d ago")
+        await at.sees(f"age {int(age[1]) + 100} d ")
 
     drive(logs(golden_logs) / "v2-txn-0", steps)
