@@ -17,11 +17,11 @@ from kafkalog._speedups import framing
 from kafkalog.errors import CorruptRecordError, KafkaLogError
 from kafkalog.fsck.content_checks import RecordCheck, hexadecimal
 from kafkalog.fsck.findings import Finding, Summary
-from kafkalog.fsck.header_checks import Bounds, Longs, OrderCheck, about, chosen, field_findings
+from kafkalog.fsck.header_checks import Bounds, Longs, OrderCheck, about, field_findings
 from kafkalog.fsck.walk import SHORTEST, Item, Lost, Run, Source, Tail, header_at, walk
 from kafkalog.record import decompress
 from kafkalog.record.decoding import Reading
-from kafkalog.record.framing import TOO_SHORT, WRONG_CHECKSUM, EndKind, Stop
+from kafkalog.record.framing import TOO_SHORT, WRONG_CHECKSUM, EndKind, Stop, chosen
 from kafkalog.record.record_batch import RecordBatch
 
 # At most so many bytes, or one batch of any size, are decoded together, which bounds the memory.
@@ -95,6 +95,7 @@ class FileCheck:
                 self._advance(item.end)
         except CorruptRecordError as error:
             yield Finding("file-changed", self._path, error.message, error.position)
+        yield from self._order.end()
         self._advance(self._end)
 
     def _advance(self, position: int) -> None:
@@ -116,7 +117,7 @@ class FileCheck:
         self._summary.batches += len(sound)
         before = self._order.before(sound)
         yield from field_findings(sound, self._path)
-        yield from self._order.findings(sound, lambda: header_at(self._file, item.end))
+        yield from self._order.findings(sound)
         if self._scope.deep:
             yield from self._deep(item, before)
 

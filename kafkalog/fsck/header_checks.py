@@ -6,7 +6,7 @@ The checksum of format 2 covers neither base offset nor leader epoch, and that o
 offset. Only the order of the batches shows that such a field is damaged.
 """
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,7 @@ from kafkalog._speedups.arguments import INT64_MAX
 from kafkalog._speedups.framing import HEADER_DTYPE
 from kafkalog.attributes import CONTROL_BIT, TRANSACTIONAL_BIT, CompressionType
 from kafkalog.fsck.findings import Finding
+from kafkalog.record.framing import chosen
 
 Rows = NDArray[np.void]
 Longs = NDArray[np.int64]
@@ -133,7 +134,11 @@ def _producers(batches: Rows, path: str) -> Iterator[Finding]:
 
 
 class OrderCheck:
-    """The check of the order of offsets and leader epochs in a segment, given its sound batches range by range."""
+    """The check of the order of offsets and leader epochs in a segment, given its sound batches range by range.
+
+    Two batches that are out of order are judged by the one before them and the one after them. So the last batch of a
+    range is judged with the next range, and the very last one at the end.
+    """
 
     def __init__(self, path: str, bounds: Bounds) -> None:
         self._path = path
@@ -147,22 +152,22 @@ class OrderCheck:
         """The last offset of the last batch inside the segment's offsets; None before the first one."""
         return int(self._recent["last_offset"][-1]) if len(self._recent) else None
 
-    def findings(self, rows: Rows, peek: Callable[[], Rows]) -> Iterator[Finding]:
-        """Yield the findings about the order of `rows`, and update the state for the next call.
-
-        Args:
-            rows: The sound batches of the next batch range.
-            peek: Returns the row after them, shape (1,), or shape (0,) at the end.
-        """
+    def findings(self, rows: Rows) -> Iterator[Finding]:
+        """Yield the findings about the order of the sound batches of the next batch range, and update the state."""
         inside = chosen(rows, (yield from self._outside(rows)))
-        yield from self._offsets(self._recent, inside, peek)
-        self._recent = _last_two(self._recent, inside)
+        yield from self._offsets(self._recent, inside)
+        self._recent = _last_three(self._recent, inside)
         for row in rows[rows["partition_leader_epoch"] < -1]:
             yield about(row, self._path, "leader-epoch", "the leader epoch is less than -1",
                         expected="at least -1", found=int(row["partition_leader_epoch"]))  # fmt: skip
         numbered = chosen(rows, (rows["magic"] >= 2) & (rows["partition_leader_epoch"] >= 0))
-        yield from self._epochs(self._recent_epochs, numbered, peek)
-        self._recent_epochs = _last_two(self._recent_epochs, numbered)
+        yield from self._epochs(self._recent_epochs, numbered)
+        self._recent_epochs = _last_three(self._recent_epochs, numbered)
+
+    def end(self) -> Iterator[Finding]:
+        """Yield the findings about the last batch."""
+        yield from self._offsets(self._recent, self._recent[:0], ended=True)
+        yield from self._epochs(self._recent_epochs, self._recent_epochs[:0], ended=True)
 
     def before(self, rows: Rows) -> Longs:
         """Return for each of `rows` the last offset before it, or -2**63 if unknown. Call it before `findings`."""
@@ -198,9 +203,9 @@ class OrderCheck:
         expected = f"at least {bound}" if code == "offset-below-segment" else f"at most {bound}"
         return about(row, self._path, code, message, expected=expected, found=int(found))
 
-    def _offsets(self, before: Rows, rows: Rows, peek: Callable[[], Rows]) -> Iterator[Finding]:
+    def _offsets(self, before: Rows, rows: Rows, *, ended: bool = False) -> Iterator[Finding]:
         first, last = (np.concatenate([column(before), column(rows)]) for column in (first_offsets, _last_offsets))
-        for place, at in _order_breaks(first, last, len(before), lambda: first_offsets(peek())):
+        for place, at in _order_breaks(first, last, len(before), ended=ended):
             if place < at:
                 message, expected = "the batch after it begins with a lower offset", f"less than {int(first[at])}"
                 yield about(_row(before, rows, place), self._path, "offset-order", message,
@@ -212,19 +217,14 @@ class OrderCheck:
             yield about(_row(before, rows, at), self._path, code, message,
                         expected=f"at least {int(last[at - 1]) + 1}", found=int(first[at]))  # fmt: skip
 
-    def _epochs(self, before: Rows, rows: Rows, peek: Callable[[], Rows]) -> Iterator[Finding]:
+    def _epochs(self, before: Rows, rows: Rows, *, ended: bool = False) -> Iterator[Finding]:
         epochs = np.concatenate([_epochs_of(before), _epochs_of(rows)])
-        for place, at in _order_breaks(epochs, epochs - 1, len(before), lambda: _epochs_of(peek())):
+        for place, at in _order_breaks(epochs, epochs - 1, len(before), ended=ended):
             most = place < at
             message = "the leader epoch is higher than that of the next batch" if most else "the leader epoch decreases"
             bound = f"at most {int(epochs[at])}" if most else f"at least {int(epochs[at - 1])}"
             yield about(_row(before, rows, place), self._path, "leader-epoch", message,
                         expected=bound, found=int(epochs[place]))  # fmt: skip
-
-
-def chosen(rows: Rows, flags: Flags) -> Rows:
-    """Return the rows whose flag is set; nothing is copied if these are all, as they nearly always are."""
-    return rows if flags.all() else rows[flags]
 
 
 def _row(before: Rows, rows: Rows, i: int) -> np.void:
@@ -233,9 +233,9 @@ def _row(before: Rows, rows: Rows, i: int) -> np.void:
     return row
 
 
-def _last_two(before: Rows, rows: Rows) -> Rows:
-    """Return the last two rows of two header tables, one after the other."""
-    return rows[-2:].copy() if len(rows) >= 2 else np.concatenate([before, rows])[-2:]
+def _last_three(before: Rows, rows: Rows) -> Rows:
+    """Return the last three rows of two header tables, one after the other."""
+    return rows[-3:].copy() if len(rows) >= 3 else np.concatenate([before, rows])[-3:]
 
 
 def _last_offsets(rows: Rows) -> Longs:
@@ -253,7 +253,7 @@ def first_offsets(rows: Rows) -> Longs:
     return firsts
 
 
-def _order_breaks(first: Longs, last: Longs, known: int, following: Callable[[], Longs]) -> Iterator[tuple[int, int]]:
+def _order_breaks(first: Longs, last: Longs, known: int, *, ended: bool) -> Iterator[tuple[int, int]]:
     """Yield the rows that break the rising order, with the row to blame.
 
     The row before the break is to blame if its field is too high: without it the order holds, and the row after the
@@ -262,16 +262,16 @@ def _order_breaks(first: Longs, last: Longs, known: int, following: Callable[[],
     Args:
         first: The first value of each row.
         last: The last value of each row.
-        known: The number of leading rows checked before.
-        following: Returns the first value of the row after the last one; empty if there is none.
+        known: The number of leading rows given before: all but the last of them have been judged.
+        ended: Whether no row follows the last one; else that is not judged yet.
 
     Yields:
         The index of the row to blame, and the index of the break: the row whose first value is not above the last
         value of the row before it.
     """
-    start = max(known, 1)
-    for at in (np.flatnonzero(first[start:] <= last[start - 1 : -1]) + start).tolist():
+    start, stop = max(known - 1, 1), len(first) if ended else len(first) - 1
+    for at in (np.flatnonzero(first[start:stop] <= last[start - 1 : stop - 1]) + start).tolist():
         before = int(last[at - 2]) if at >= 2 else _LEAST
-        after = first[at + 1 : at + 2] if at + 1 < len(first) else following()
+        after = first[at + 1 : at + 2]
         too_high = first[at] > before and len(after) and after[0] <= last[at - 1]
         yield (at - 1 if too_high else at), at

@@ -21,6 +21,11 @@ WRONG_CHECKSUM = -1
 TOO_SHORT = -2
 
 
+def chosen(rows: NDArray[np.void], flags: NDArray[np.bool_]) -> NDArray[np.void]:
+    """Return the rows whose flag is set; nothing is copied if these are all, as they nearly always are."""
+    return rows if flags.all() else rows[flags]
+
+
 def end_of(rows: NDArray[np.void]) -> int:
     """Return the position after the last of `rows` (HEADER_DTYPE), shape (n,), n > 0."""
     return int(rows["position"][-1]) + int(rows["size_in_bytes"][-1])

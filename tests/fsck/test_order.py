@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from kafkalog.fsck import walk
 from kafkalog.fsck.verifying import verify_path
 from tests.helpers.damage import BATCHES, batch, check, log, start_of, with_bytes
 from tests.reference.compression import GZIP
@@ -65,6 +66,44 @@ def test_offset_order_is_checked_across_scan_boundaries(path: Path) -> None:
         changed[place] = at_offset(batches[place], 5 * place + (1 << 20))
         (finding,) = check(path, b"".join(changed)).findings
         assert (finding.code, finding.position) == ("offset-order", start_of(batches, place))
+
+
+@pytest.mark.parametrize("rows", range(1, 8))
+@pytest.mark.parametrize(
+    "changed",
+    [
+        pytest.param({3: at_offset(batch(3), 1 << 20)}, id="too high"),
+        pytest.param({3: at_offset(batch(3), 2)}, id="too low"),
+        pytest.param(
+            {3: at_offset(batch(3), 1 << 20), 5: at_offset(with_bytes(batch(5), 40, b"??"), 1 << 30)},
+            id="too high, before a damaged one",
+        ),
+        pytest.param(
+            {3: at_offset(batch(3), 1 << 20), 5: at_offset(batch(5), 1 << 40)},
+            id="too high, before one outside of the segment",
+        ),
+        pytest.param({3: batch(3, partition_leader_epoch=9)}, id="epoch too high"),
+        pytest.param(
+            {
+                3: batch(3, partition_leader_epoch=9),
+                5: with_bytes(batch(5, partition_leader_epoch=99), 40, b"??"),
+            },
+            id="epoch too high, before a damaged one",
+        ),
+        pytest.param({6: batch(6, partition_leader_epoch=9)}, id="epoch too high, at the end"),
+        pytest.param({7: at_offset(batch(7), 2)}, id="too low, at the end"),
+    ],
+)
+def test_the_same_batch_is_blamed_wherever_a_range_of_headers_ends(
+    path: Path, monkeypatch: pytest.MonkeyPatch, changed: dict[int, bytes], rows: int
+) -> None:
+    batches = [batch(place, partition_leader_epoch=5) for place in range(BATCHES)]
+    for place, data in changed.items():
+        batches[place] = data
+    together = sorted(check(path, b"".join(batches)).findings)
+    assert together
+    monkeypatch.setattr(walk, "RUN_ROWS", rows)
+    assert sorted(check(path, b"".join(batches)).findings) == together
 
 
 @pytest.mark.parametrize("offset", [-1, -(2**63), 99])

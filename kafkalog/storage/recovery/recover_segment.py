@@ -17,7 +17,7 @@ from kafkalog._speedups.arguments import INT64_MAX
 from kafkalog._speedups.index_entries import index_entries
 from kafkalog.errors import CorruptRecordError, InvalidRecordError, KafkaLogError, SegmentOffsetOverflowError
 from kafkalog.record.decoding import Entries, Reading
-from kafkalog.record.framing import end_of
+from kafkalog.record.framing import chosen, end_of
 from kafkalog.record.log_validator import AppendOrigin
 from kafkalog.record.record_batch import RecordBatch, batches_of
 from kafkalog.storage.checkpoint.leader_epoch_cache import LeaderEpochCache
@@ -142,7 +142,7 @@ class _SegmentRecovery:
         return max(0, min(count, offset_index.room))
 
     def _assign_epochs(self, rows: NDArray[np.void]) -> None:
-        cache, rows = self._leader_epochs, _modern(rows)
+        cache, rows = self._leader_epochs, chosen(rows, rows["magic"] >= 2)
         if cache is None or not len(rows):
             return
         latest = -1 if cache.latest_epoch is None else cache.latest_epoch
@@ -159,7 +159,7 @@ class _SegmentRecovery:
         Returns:
             The number of rows before the batch that is refused, and why it is; else all of them, and None.
         """
-        rows = _modern(entries.rows)
+        rows = chosen(entries.rows, entries.rows["magic"] >= 2)
         for batch in batches_of(entries._replace(rows=rows[telling_rows(rows)]), self._reading):
             try:
                 self._update_producer(batch)
@@ -179,9 +179,3 @@ class _SegmentRecovery:
             if completed.is_aborted:
                 self._segment.txn_index.append(completed.aborted_txn(state.last_stable_offset(completed)))
             state.complete_txn(completed)
-
-
-def _modern(rows: NDArray[np.void]) -> NDArray[np.void]:
-    """Return the rows of batches of format 2; nothing is copied if these are all."""
-    modern = rows["magic"] >= 2
-    return rows if modern.all() else rows[modern]
