@@ -230,7 +230,13 @@ RULES: dict[str, Rule] = {
     "checkpoint-empty, log-start": Rule(
         _WRONG, "serves deleted records again, from the first segments on", _SAME, _REPAIR
     ),
-    "log-start-unlike-epochs": Rule(_DELETED, "deletes the segments before the log start", _SAME, _REPAIR),
+    # It deletes them 30 s after its start, unless `log.initial.task.delay.ms` is another (3.9.1 and 4.2.0).
+    "log-start-unlike-epochs": Rule(
+        _DELETED,
+        "serves nothing before the log start, and deletes the segments before it when retention first runs",
+        _SAME,
+        _REPAIR,
+    ),
     "log-start-before-log": Rule(_WRONG, "serves deleted records again, from the first segment on", _SAME, _REPAIR),
     "log-start-beyond-end": Rule(_DELETED, "deletes all segments, and begins anew at the log start", _SAME, _REPAIR),
     "cleaner-offset-beyond-end": Rule(_DOUBTFUL, "compacts from the log's start again", _SAME, _REPAIR),

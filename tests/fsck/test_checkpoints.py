@@ -140,6 +140,8 @@ def test_a_log_start_that_the_leader_epochs_do_not_know_deletes_records(data: Pa
     checkpointed(data, LOG_START_OFFSET_CHECKPOINT, PLAIN, 600)
     (found,) = findings(data)
     assert (found.code, found.consequence) == ("log-start-unlike-epochs", Consequence.DATA_DELETED)
+    # As brokers 3.9.1 and 4.2.0 did: `log-start-in-the-log` in `tests/damage/broker_truth.json`.
+    assert "when retention first runs" in found.rule.clean
     assert (found.first_offset, found.last_offset) == (0, 599)
     (change,) = plan_repair(data).changes
     assert "the log start 600 becomes 0: what is before it is served again" in str(change)
