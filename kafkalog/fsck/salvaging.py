@@ -17,6 +17,7 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from errno import EEXIST
 from io import FileIO
+from itertools import pairwise
 from pathlib import Path
 from uuid import uuid4
 
@@ -32,9 +33,12 @@ from kafkalog.errors import (
 from kafkalog.fsck.cluster_metadata import read_cluster_metadata
 from kafkalog.fsck.file_check import FileCheck, Scope
 from kafkalog.fsck.findings import Finding, Summary
+from kafkalog.fsck.gathering import Batches
 from kafkalog.fsck.header_checks import Bounds, Flags, first_offsets
 from kafkalog.fsck.layout_checks import dangling_findings, names_in
+from kafkalog.fsck.log_history import LogHistory
 from kafkalog.fsck.recovering import collected_messages
+from kafkalog.fsck.state_checks import epoch_findings
 from kafkalog.fsck.walk import Run, Source, header_at, walk
 from kafkalog.record.records_builder import empty_batch
 from kafkalog.storage.checkpoint.checkpoint_file import (
@@ -166,22 +170,19 @@ def salvage(
                 made = temporary / destination.name
                 made.mkdir()
                 report = report or (lambda _: None)
-                epochs = leader_epochs(source)
-                copy = Copy(made, epochs, report)
+                copy = Copy(made, leader_epochs(source), report)
                 for finding in dangling_findings(source, names_in(source)):
                     report(finding)
                 for (base_offset, path), following in zip(files, [*(base for base, _ in files[1:]), None], strict=True):
                     bounds = Bounds(base_offset, following)
                     copy.add(path, Scope(str(path), bounds, following is not None, deep=deep, progress=progress))
-                # There may be epochs without a batch. Recovery corrects those that the batches refute.
-                if epochs:
-                    write_leader_epoch_checkpoint(made / LEADER_EPOCH_CHECKPOINT, epochs)
+                start = _log_start_offset(source)
+                copy.write_epochs(start)
                 write_partition_metadata(made / PARTITION_METADATA, topic_id)
                 copied = sum(path.stat().st_size for _, path in segment_files(made))
                 with collected_messages() as messages, WritableLog.load(made, config) as log:
                     if log.size_in_bytes != copied:
                         raise CorruptRecordError(f"recovery would cut the copy: {'; '.join(messages)}", str(source))
-                    start = _log_start_offset(source)
                     log.update_high_watermark(log.log_end_offset)
                     if start <= log.log_end_offset:
                         log.maybe_increment_log_start_offset(start)
@@ -357,6 +358,7 @@ class Copy:
         self._directory = directory
         self._epochs = epochs
         self._report = report
+        self._history = LogHistory()
 
     def add(self, path: Path, scope: Scope) -> None:
         """Copy a segment. One that would be empty is created only if it is the last, whose name is the log end.
@@ -364,6 +366,7 @@ class Copy:
         Its indexes are empty: recovery fills them.
         """
         target = self._directory / path.name
+        self._history.begin(target, scope.bounds.base or 0)
         with closing(open_source(path)) as source, target.open("wb", buffering=0) as out:
             before, dropped = None, None
             for part in kept_and_dropped(source, scope, self._report):
@@ -394,6 +397,22 @@ class Copy:
         _write(out, entries.view[start - entries.position : stop - entries.position])
         self.size += stop - start
         self.batches += kept.stop - kept.start
+        self._history.see(Batches.of([entries.rows[kept.start : kept.stop]], None))
+
+    def write_epochs(self, log_start: int) -> None:
+        """Write the leader epochs, of which some may have no batch, unless the batches refute them.
+
+        Recovery takes those of the batches then. If these fall, one of them may be wrong: they refute nothing.
+        """
+        if not self._epochs:
+            return
+        path, names = self._directory / LEADER_EPOCH_CHECKPOINT, names_in(self._directory)
+        write_leader_epoch_checkpoint(path, self._epochs)
+        findings = epoch_findings(self._directory, self._history, names, expected=False, log_start=log_start)
+        in_order = all(before.epoch < after.epoch for before, after in pairwise(self._history.epochs))
+        if in_order and any(each.code == "leader-epoch-differs" for each in findings):
+            _log.warning("%s has other leader epochs than the batches: those of the batches are taken", path.name)
+            path.unlink()
 
     def _in_place_of(self, dropped: Dropped, bounds: Bounds, before: np.void | None, after: np.void | None) -> bytes:
         """Return empty batches for the offsets of what is dropped, one for each leader epoch.

@@ -18,21 +18,28 @@ import kafkalog
 from kafkalog import ByteBufferMessageSet, IsolationLevel, LogConfig, LogManager, Record
 from kafkalog.errors import InconsistentTopicIdError, LogLockedError, NotALogError
 from kafkalog.fsck import Finding, Options, Severity, salvage, salvaging, verify_path
-from kafkalog.storage.checkpoint.checkpoint_file import read_offset_checkpoint, write_offset_checkpoint
+from kafkalog.storage.checkpoint.checkpoint_file import (
+    read_leader_epoch_checkpoint,
+    read_offset_checkpoint,
+    write_leader_epoch_checkpoint,
+    write_offset_checkpoint,
+)
 from kafkalog.storage.checkpoint.partition_metadata_file import read_partition_metadata
 from kafkalog.storage.file_names import (
     CLEAN_SHUTDOWN_FILE,
+    LEADER_EPOCH_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
     PARTITION_METADATA,
     TopicPartition,
     segment_files,
 )
 from kafkalog.storage.producer.producer_snapshot import read_snapshot
-from tests.helpers.broker_dirs import METADATA, PLAIN, broker_dir
+from tests.helpers.broker_dirs import EPOCHS, METADATA, PLAIN, broker_dir, findings
 from tests.helpers.golden import Partition
 from tests.helpers.partitions import sampled_partition
 
 CONFIG = LogConfig(segment_bytes=3000)
+LEADER_EPOCH_AT = 12
 RECORDS = 200
 
 
@@ -346,3 +353,28 @@ def test_a_failed_write_names_the_file(source: Path, destination: Path, monkeypa
         salvage(source, destination)
     assert raised.value.filename is not None
     assert not destination.parent.exists()
+
+
+@pytest.mark.parametrize(
+    "there",
+    [
+        pytest.param([(0, 0), (2, 400), (4, 800), (6, 1200)], id="right"),
+        pytest.param([(0, 0), (40, 100)], id="of another partition, later"),
+        pytest.param([(17, 0)], id="of another partition, from the start on"),
+        pytest.param([(0, 0), (2, 300), (4, 800)], id="another start"),
+    ],
+)
+def test_leader_epochs_are_copied_unless_the_batches_refute_them(tmp_path: Path, there: list[tuple[int, int]]) -> None:
+    source, target = broker_dir(tmp_path, EPOCHS) / EPOCHS, tmp_path / "new" / EPOCHS
+    write_leader_epoch_checkpoint(source / LEADER_EPOCH_CHECKPOINT, there)
+    salvage(source, target)
+    # The log ends at 1200: Kafka drops an epoch that begins there when it loads the log.
+    assert read_leader_epoch_checkpoint(target / LEADER_EPOCH_CHECKPOINT) == [(0, 0), (2, 400), (4, 800)]
+    assert findings(target) == []
+
+
+def test_one_batch_with_a_wrong_leader_epoch_does_not_refute_the_others(tmp_path: Path) -> None:
+    source, target = broker_dir(tmp_path, EPOCHS) / EPOCHS, tmp_path / "new" / EPOCHS
+    overwrite(segment_files(source)[0][1], LEADER_EPOCH_AT, (3).to_bytes(4, "big"))
+    salvage(source, target)
+    assert read_leader_epoch_checkpoint(target / LEADER_EPOCH_CHECKPOINT) == [(0, 0), (2, 400), (4, 800)]
