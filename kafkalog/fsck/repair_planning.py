@@ -448,8 +448,12 @@ class _Planning:
             why = self._why_not(finding, mending, directory)
             if not why and mending in REBUILDING:
                 why = blocked
-            if not why and mending is Mending.EPOCHS and "leader-epoch" in codes:
-                why = "it follows from a batch with a wrong leader epoch"
+            # With a file of another format no broker starts: any other one is better.
+            doubted = "leader-epoch" in codes and finding.code != "leader-epoch-format"
+            if not why and mending is Mending.EPOCHS and doubted:
+                # Which of both is wrong is not known, and recovery takes the highest epoch of the batches.
+                why = "a batch has a wrong leader epoch, which a rebuilt file would have too; if the file is wrong"
+                why += f": mv {finding.path} ASIDE, and a broker begins a new one with its next epoch"
             if not why and mending is Mending.ACCEPT_LOSS and not (rewritten or self._drop_corrupt):
                 why = "the records are gone: take them from another replica, or accept that with --drop-corrupt"
             planned.append((finding, mending, why))

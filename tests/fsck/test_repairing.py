@@ -20,7 +20,8 @@ from kafkalog.fsck import Mending, RepairPlan, Severity, apply_repair, plan_repa
 from kafkalog.fsck.consequences import RULES
 from kafkalog.fsck.repair_journal import Journal
 from kafkalog.fsck.repair_planning import MENDINGS
-from kafkalog.storage.checkpoint.checkpoint_file import read_offset_checkpoint
+from kafkalog.record.layout import BATCH_LEADER_EPOCH_AT
+from kafkalog.storage.checkpoint.checkpoint_file import read_offset_checkpoint, write_leader_epoch_checkpoint
 from kafkalog.storage.checkpoint.partition_metadata_file import read_partition_metadata
 from kafkalog.storage.data_dir.directory_lock import DirectoryLock
 from kafkalog.storage.file_names import (
@@ -31,11 +32,12 @@ from kafkalog.storage.file_names import (
     PARTITION_METADATA,
     TopicPartition,
     segment_base_offset,
+    segment_files,
 )
 from tests.damage.kinds import BY_NAME, DELETED_RECORDS, KINDS, Kind
 from tests.damage.ways import CannotDamage
 from tests.fsck.repairs import changes_of, contents, damaged, tree
-from tests.helpers.broker_dirs import METADATA, broker_dir
+from tests.helpers.broker_dirs import EPOCHS, METADATA, broker_dir
 from tests.helpers.damage import with_bytes
 from tests.helpers.damage_kinds import places_of
 from tests.helpers.golden import Partition
@@ -692,3 +694,35 @@ def test_a_directory_in_the_place_of_a_file_is_left_and_the_rest_is_mended(
     assert (data / "v2-none-0" / f"{0:020}.index").exists()
     assert any("a directory is in the place of a file" in each.why for each in plan.left)
     assert path.is_dir()
+
+
+@pytest.fixture
+def with_a_wrong_epoch(tmp_path: Path) -> Path:
+    """A partition with a batch whose leader epoch is too high; recovery would take it for all batches behind."""
+    partition = broker_dir(tmp_path, EPOCHS) / EPOCHS
+    log = segment_files(partition)[0][1]
+    log.write_bytes(with_bytes(log.read_bytes(), BATCH_LEADER_EPOCH_AT, (3).to_bytes(4, "big")))
+    return partition
+
+
+@pytest.mark.parametrize("epochs", [[(0, 0), (2, 400), (4, 800), (6, 1200)], [(17, 0)]])
+def test_leader_epochs_are_not_rebuilt_from_a_batch_with_a_wrong_one(
+    with_a_wrong_epoch: Path, epochs: list[tuple[int, int]]
+) -> None:
+    path = with_a_wrong_epoch / LEADER_EPOCH_CHECKPOINT
+    write_leader_epoch_checkpoint(path, epochs)
+    plan = plan_repair(with_a_wrong_epoch)
+    assert not plan.changes
+    left = {each.finding.code: each.why for each in plan.left}
+    assert left.keys() == {"leader-epoch", "leader-epoch-differs"}
+    assert "a batch has a wrong leader epoch, which a rebuilt file would have too" in left["leader-epoch-differs"]
+    assert f"mv {path} ASIDE" in left["leader-epoch-differs"]
+
+
+def test_leader_epochs_that_keep_a_broker_from_starting_are_rebuilt_also_beside_a_wrong_one(
+    with_a_wrong_epoch: Path,
+) -> None:
+    (with_a_wrong_epoch / LEADER_EPOCH_CHECKPOINT).write_text("no checkpoint")
+    (with_a_wrong_epoch.parent / ".lock").touch()
+    apply_repair(plan_repair(with_a_wrong_epoch))
+    assert {each.code for each in verify_path(with_a_wrong_epoch)} == {"leader-epoch"}

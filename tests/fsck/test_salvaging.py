@@ -18,6 +18,7 @@ import kafkalog
 from kafkalog import ByteBufferMessageSet, IsolationLevel, LogConfig, LogManager, Record
 from kafkalog.errors import InconsistentTopicIdError, LogLockedError, NotALogError
 from kafkalog.fsck import Finding, Options, Severity, salvage, salvaging, verify_path
+from kafkalog.record.layout import BATCH_LEADER_EPOCH_AT
 from kafkalog.storage.checkpoint.checkpoint_file import (
     read_leader_epoch_checkpoint,
     read_offset_checkpoint,
@@ -39,7 +40,6 @@ from tests.helpers.golden import Partition
 from tests.helpers.partitions import sampled_partition
 
 CONFIG = LogConfig(segment_bytes=3000)
-LEADER_EPOCH_AT = 12
 RECORDS = 200
 
 
@@ -375,6 +375,6 @@ def test_leader_epochs_are_copied_unless_the_batches_refute_them(tmp_path: Path,
 
 def test_one_batch_with_a_wrong_leader_epoch_does_not_refute_the_others(tmp_path: Path) -> None:
     source, target = broker_dir(tmp_path, EPOCHS) / EPOCHS, tmp_path / "new" / EPOCHS
-    overwrite(segment_files(source)[0][1], LEADER_EPOCH_AT, (3).to_bytes(4, "big"))
+    overwrite(segment_files(source)[0][1], BATCH_LEADER_EPOCH_AT, (3).to_bytes(4, "big"))
     salvage(source, target)
     assert read_leader_epoch_checkpoint(target / LEADER_EPOCH_CHECKPOINT) == [(0, 0), (2, 400), (4, 800)]
