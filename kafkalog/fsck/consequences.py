@@ -263,6 +263,7 @@ RULES: dict[str, Rule] = {
     "foreign-directory, space": Rule(
         _NO_START, "starts, writes checkpoints that it cannot read, and does not start again", _SAME, _REPAIR
     ),
+    "foreign-directory, not-utf-8": Rule(_ASIDE, "passes over it", _SAME, _REPAIR),
     "partition-twice": Rule(_NO_START, "does not start", _SAME, _REPAIR),
     "foreign-log-name": Rule(_NO_START, "does not start", _SAME, _REPAIR),
     "directory-delete": Rule(_HARMLESS, "deletes it", _SAME),

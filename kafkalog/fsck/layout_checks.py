@@ -166,8 +166,11 @@ def directory_layout(directory: Path, names: Names, needed: Collection[str] = ()
         partition = parse_partition_dir(name)
         if partition is None:
             yield Finding("foreign-directory", str(path), "no name of a partition: a broker does not start with it")
+        elif name != name.encode(errors="replace").decode():
+            message = "the name is not UTF-8: a broker passes over it"
+            yield Finding("foreign-directory", str(path), message, situation="not-utf-8")
         elif not fits_checkpoint(partition):
-            message = "the topic's name has a space, or is not UTF-8: no line of a checkpoint can have it"
+            message = "the topic's name has a space: no line of a checkpoint can have it"
             yield Finding("foreign-directory", str(path), message, situation="space")
         elif (mark := name.rpartition("-")[2]) in _MARKS:
             code, message = _MARKS[mark]

@@ -33,12 +33,19 @@ def test_a_directory_of_no_partitions_name_keeps_a_broker_from_starting(data: Pa
     assert told(data) == [("foreign-directory", "no-start", name)]
 
 
-@pytest.mark.parametrize("name", ["my topic-0", "a\nb-0", os.fsdecode(b"\xff-0")])
+@pytest.mark.parametrize("name", ["my topic-0", "a\nb-0"])
 def test_a_partition_that_no_checkpoint_can_have_lets_a_broker_start_only_once(data: Path, name: str) -> None:
     shutil.copytree(data / PLAIN, data / name)
     (found,) = findings(data, only=frozenset({"layout"}))
     assert (found.code, found.path, found.consequence) == ("foreign-directory", str(data / name), Consequence.NO_START)
     assert "does not start again" in found.rule.clean
+
+
+def test_a_broker_passes_over_a_partition_whose_name_is_not_utf_8(data: Path) -> None:
+    """3.9.1 starts, twice, and no checkpoint has a line of it."""
+    name = os.fsdecode(b"orders\xff-0")
+    shutil.copytree(data / PLAIN, data / name)
+    assert told(data) == [("foreign-directory", "set-aside", name)]
 
 
 def test_the_cache_of_tiered_storage_is_no_partition(data: Path) -> None:
