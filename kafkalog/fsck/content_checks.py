@@ -18,7 +18,7 @@ from kafkalog._speedups.framing import scan_headers
 from kafkalog.attributes import CONTROL_BIT, CompressionType, TimestampType
 from kafkalog.errors import InvalidRecordError, KafkaLogError
 from kafkalog.fsck.findings import Finding
-from kafkalog.fsck.header_checks import Longs, Rows, about, unknown_codecs
+from kafkalog.fsck.header_checks import Longs, Rows, about, is_wrapper, unknown_codecs
 from kafkalog.record.control import decode_control
 from kafkalog.record.decoding import Entries, Reading, has_linked_lz4_blocks, read_columns
 from kafkalog.record.record_columns import RecordColumns
@@ -119,7 +119,7 @@ class RecordCheck:
         yield from self._largest_offset(columns)
         yield from self._control(columns)
         checked_to = 0
-        if len(rows) == 1 and rows["magic"][0] < 2 and rows["compression_type"][0]:
+        if len(rows) == 1 and is_wrapper(rows[0]):
             checked_to = yield from self._inner_checksums(columns, begun)
         here = _Begun(
             rows[held],
@@ -143,7 +143,7 @@ class RecordCheck:
     def _ends(self, whole: "_Begun") -> Iterator[Finding]:
         """Check the last offsets and the largest timestamps of batches that have been read to their ends."""
         rows = whole.rows
-        wrong = _is_wrapper(rows) & ~_means_nothing(rows) & (whole.last_offset != rows["last_offset"]) & ~whole.is_wrong
+        wrong = is_wrapper(rows) & ~_means_nothing(rows) & (whole.last_offset != rows["last_offset"]) & ~whole.is_wrong
         for i in np.flatnonzero(wrong).tolist():
             yield self._wrong_offset(rows[i], int(whole.last_offset[i]), int(whole.records[i]) - 1)
         checked = (rows["timestamp_type"] == TimestampType.CREATE_TIME) & (rows["magic"] >= 1)
@@ -158,7 +158,7 @@ class RecordCheck:
         """Return a mask of the records whose offset is out of order or range."""
         offset, batch, rows = columns.offset, columns.batch, columns.batches
         last = rows["last_offset"].copy()
-        wrapper = _is_wrapper(rows)
+        wrapper = is_wrapper(rows)
         # A broken order that the header already shows is reported by `OrderCheck`.
         after = np.where(before < last, before + 1, np.iinfo(np.int64).min) if wrapper.any() else last
         least = np.where(wrapper, after, rows["base_offset"])
@@ -182,7 +182,7 @@ class RecordCheck:
 
     def _wrong_offset(self, row: np.void, offset: int, number: int) -> Finding:
         expected = f"rising offsets {int(row['base_offset'])}..{int(row['last_offset'])}"
-        if _is_wrapper(row):
+        if is_wrapper(row):
             expected = f"rising offsets up to {int(row['last_offset'])}"
         return about(
             row, self._path, "inner-offsets",
@@ -271,14 +271,9 @@ class _Begun(NamedTuple):
         )
 
 
-def _is_wrapper(rows: Rows | np.void) -> NDArray[np.bool_]:
-    wrapper: NDArray[np.bool_] = (rows["magic"] < 2) & (rows["compression_type"] != 0)
-    return wrapper
-
-
 def _means_nothing(rows: Rows) -> NDArray[np.bool_]:
     """Return for which rows the last offset has no meaning: old clients sent wrappers with offset 0."""
-    nothing: NDArray[np.bool_] = _is_wrapper(rows) & (rows["last_offset"] == 0) & (rows["magic"] == 1)
+    nothing: NDArray[np.bool_] = is_wrapper(rows) & (rows["last_offset"] == 0) & (rows["magic"] == 1)
     return nothing
 
 
@@ -311,7 +306,7 @@ def _group_starts(rows: Rows) -> list[int]:
     """Return the first index of each group of `rows` to decode together: a wrapper is a group of its own."""
     if not len(rows):
         return []
-    alone = (rows["magic"] < 2) & (rows["compression_type"] != 0)
+    alone = is_wrapper(rows)
     bytes_compressed = np.cumsum(np.where(rows["compression_type"] != 0, rows["size_in_bytes"], 0).astype(np.int64))
     cut = alone.copy()
     cut[1:] |= alone[:-1] | (np.diff(bytes_compressed // _COMPRESSED_TOGETHER) > 0)

@@ -17,7 +17,7 @@ from kafkalog._speedups import framing
 from kafkalog.errors import CorruptRecordError, KafkaLogError
 from kafkalog.fsck.content_checks import RecordCheck, hexadecimal
 from kafkalog.fsck.findings import Finding, Summary
-from kafkalog.fsck.header_checks import Bounds, Longs, OrderCheck, about, field_findings
+from kafkalog.fsck.header_checks import Bounds, Longs, OrderCheck, Rows, about, field_findings, is_wrapper
 from kafkalog.fsck.walk import SHORTEST, Item, Lost, Run, Source, Tail, header_at, walk
 from kafkalog.record import decompress
 from kafkalog.record.decoding import Reading
@@ -39,6 +39,7 @@ class Scope:
         stopped: Whether its broker stopped cleanly.
         synced: Whether it ends before the recovery point, so that no broker recovers it.
         deep: Whether to decompress and parse every record.
+        wrappers: Whether to do so at least with wrappers, whose first offset is only inside.
         limit: The number of bytes that one batch may decompress to.
         progress: Called with the number of bytes checked since the last call.
     """
@@ -49,6 +50,7 @@ class Scope:
     stopped: bool = False
     synced: bool = False
     deep: bool = False
+    wrappers: bool = False
     limit: int = decompress.DEFAULT_LIMIT
     progress: Callable[[int], object] | None = None
 
@@ -119,11 +121,12 @@ class FileCheck:
         yield from field_findings(sound, self._path)
         yield from self._order.findings(sound)
         if self._scope.deep:
-            yield from self._deep(item, before)
+            yield from self._deep(item, sound, before)
+        elif self._scope.wrappers and (wrappers := is_wrapper(sound)).any():
+            yield from self._deep(item, sound[wrappers], before[wrappers])
 
-    def _deep(self, run: Run, before: Longs) -> Iterator[Finding]:
+    def _deep(self, run: Run, rows: Rows, before: Longs) -> Iterator[Finding]:
         entries = run.entries(self._file)
-        rows = entries.rows[run.valid]
         ends = rows["position"] + rows["size_in_bytes"]
         first = 0
         while first < len(rows):

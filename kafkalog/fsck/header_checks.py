@@ -248,9 +248,14 @@ def _epochs_of(rows: Rows) -> Longs:
 
 def first_offsets(rows: Rows) -> Longs:
     """Return the first offset of each row, or the last one of a wrapper, whose header has no other."""
-    wrapper = (rows["magic"] < 2) & (rows["compression_type"] != 0)
-    firsts: Longs = np.where(wrapper, rows["last_offset"], rows["base_offset"])
+    firsts: Longs = np.where(is_wrapper(rows), rows["last_offset"], rows["base_offset"])
     return firsts
+
+
+def is_wrapper(rows: Rows | np.void) -> Flags:
+    """Return which of `rows` are wrappers: compressed batches of formats 0 and 1."""
+    flags: Flags = (rows["magic"] < 2) & (rows["compression_type"] != 0)
+    return flags
 
 
 def _order_breaks(first: Longs, last: Longs, known: int, *, ended: bool) -> Iterator[tuple[int, int]]:

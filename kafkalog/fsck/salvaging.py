@@ -14,7 +14,7 @@ import os
 import shutil
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from errno import EEXIST
 from io import FileIO
 from itertools import pairwise
@@ -34,7 +34,7 @@ from kafkalog.fsck.cluster_metadata import read_cluster_metadata
 from kafkalog.fsck.file_check import FileCheck, Scope
 from kafkalog.fsck.findings import Finding, Summary
 from kafkalog.fsck.gathering import Batches
-from kafkalog.fsck.header_checks import Bounds, Flags, first_offsets
+from kafkalog.fsck.header_checks import Bounds, Flags, first_offsets, is_wrapper
 from kafkalog.fsck.layout_checks import dangling_findings, names_in
 from kafkalog.fsck.log_history import LogHistory
 from kafkalog.fsck.recovering import collected_messages
@@ -82,8 +82,10 @@ WRONG_OFFSETS = {
     "offset-beyond-segment",
     "segment-overlap",
 }
-# Batches with these fail every consumer, though a broker serves them.
+# The codes of findings about batches that a broker serves, and consumers cannot read.
 _UNREAD = {"unknown-codec", "records-count", "invalid-records", "inner-crc", "inner-offsets"}
+# Of these, the ones of a wrapper whose first offset cannot be read.
+_UNREADABLE = {"unknown-codec", "invalid-records"}
 _OF_A_SESSION = {LOCK_FILE, CLEAN_SHUTDOWN_FILE}
 
 
@@ -127,7 +129,9 @@ def salvage(
     """Copy every good batch of a partition to a new partition directory that a broker accepts.
 
     A batch is good if its checksum is valid, and if its offsets follow those of the batches before it and belong to its
-    segment. Empty batches of format 2 take the place of the others, with their offsets, except at the end of the log.
+    segment. A compressed message of format 0 or 1 must be readable, too: its first offset is only inside, and Kafka 4.2
+    does not start without it. Empty batches of format 2 take the place of the others, with their offsets, except at the
+    end of the log.
 
     Args:
         source: The damaged partition directory. It is only read.
@@ -307,18 +311,19 @@ def kept_and_dropped(source: Source, scope: Scope, report: Callable[[Finding], o
 
     Reports all findings first, since the batches after a damaged offset tell which one it is.
     """
-    wrong = set[int | None]()
-    unfit = WRONG_OFFSETS | _UNREAD if scope.deep else WRONG_OFFSETS
-    for finding in FileCheck(source, scope, Summary()).findings():
-        if finding.code in unfit:
+    wrong, unreadable = set[int | None](), set[int | None]()
+    for finding in FileCheck(source, replace(scope, wrappers=True), Summary()).findings():
+        if finding.code in WRONG_OFFSETS or (scope.deep and finding.code in _UNREAD):
             wrong.add(finding.position)
+        elif finding.code in _UNREADABLE:
+            unreadable.add(finding.position)
         report(finding)
     end, batches, damaged = scope.bounds.base, 0, False
     for item in walk(source, scope.bounds):
         if not isinstance(item, Run):
             damaged = True
             continue
-        good = _good(item, scope.bounds, -1 if end is None else end - 1, wrong)
+        good = _good(item, scope.bounds, -1 if end is None else end - 1, wrong, unreadable)
         at, first = 0, first_offsets(item.rows)
         for start, stop in _ranges(good):
             batches += start - at
@@ -331,12 +336,15 @@ def kept_and_dropped(source: Source, scope: Scope, report: Callable[[Finding], o
         yield Dropped(batches, end, None if scope.bounds.following is None else scope.bounds.following - 1)
 
 
-def _good(run: Run, bounds: Bounds, last: int, wrong: Collection[int | None]) -> Flags:
+def _good(
+    run: Run, bounds: Bounds, last: int, wrong: Collection[int | None], unreadable: Collection[int | None]
+) -> Flags:
     """Return which batches are sound and have offsets of the segment after `last`, and after those of the good ones."""
     rows, good = run.rows, run.valid & bounds.inside(run.rows)
-    first = first_offsets(rows)
+    first, wrapper = first_offsets(rows), is_wrapper(rows)
     for i in np.flatnonzero(good).tolist():
-        good[i] = first[i] > last and int(rows["position"][i]) not in wrong
+        position = int(rows["position"][i])
+        good[i] = first[i] > last and position not in wrong and not (wrapper[i] and position in unreadable)
         last = int(rows["last_offset"][i]) if good[i] else last
     return good
 

@@ -16,7 +16,13 @@ import pytest
 
 import kafkalog
 from kafkalog import LogConfig, LogManager, Record
-from kafkalog.errors import CorruptCheckpointError, CorruptRecordError, LogLockedError, NotALogError
+from kafkalog.errors import (
+    CorruptCheckpointError,
+    CorruptRecordError,
+    InvalidRecordError,
+    LogLockedError,
+    NotALogError,
+)
 from kafkalog.fsck import bytes_to_recover, recover
 from kafkalog.storage.checkpoint.checkpoint_file import write_offset_checkpoint
 from kafkalog.storage.file_names import (
@@ -29,6 +35,9 @@ from kafkalog.storage.file_names import (
 )
 from tests.helpers.broker_dirs import broker_dir
 from tests.helpers.damage_kinds import places_of
+from tests.helpers.partition_dirs import write_segments
+from tests.reference.compression import GZIP
+from tests.reference.encode import LegacyWrapper, records
 
 CONFIG = LogConfig(segment_bytes=3000, index_interval_bytes=500)
 PARTITIONS = 4
@@ -156,6 +165,17 @@ def test_a_partition_that_no_checkpoint_can_have_fails_alone(crashed: Path, topi
     assert "no checkpoint can have the topic's name" in str(errors.pop(wrong))
     assert set(errors.values()) == {None}
     assert not (crashed / CLEAN_SHUTDOWN_FILE).exists()
+
+
+def test_a_log_that_begins_with_a_wrapper_that_cannot_be_decompressed_fails_alone(crashed: Path) -> None:
+    """Kafka fails too: it searches for an offset in the segment, and needs the first one of the wrapper."""
+    damaged = LegacyWrapper(records(b"a", b"b"), GZIP, value=b"?").encoded()
+    write_segments(crashed / "old-0", {0: [damaged], 2: [LegacyWrapper(records(b"c", offset=2)).encoded()]})
+    failed = [(result.directory.name, result.error) for result in recover(crashed, CONFIG) if result.error]
+    assert [name for name, _ in failed] == ["old-0"]
+    assert isinstance(failed[0][1], InvalidRecordError)
+    assert failed[0][1].path == str(crashed / "old-0" / f"{0:020}.log")
+    assert failed[0][1].position == 0
 
 
 def test_nothing_is_done_where_the_last_writer_stopped_cleanly(crashed: Path) -> None:

@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-import zlib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +37,10 @@ from kafkalog.storage.file_names import (
 from kafkalog.storage.producer.producer_snapshot import read_snapshot
 from tests.helpers.broker_dirs import EPOCHS, METADATA, PLAIN, broker_dir, findings
 from tests.helpers.golden import Partition
+from tests.helpers.partition_dirs import write_segments
 from tests.helpers.partitions import sampled_partition
+from tests.reference.compression import GZIP, LZ4
+from tests.reference.encode import LegacyWrapper, records
 
 CONFIG = LogConfig(segment_bytes=3000)
 RECORDS = 200
@@ -69,25 +72,20 @@ def offsets(directory: Path) -> list[int]:
         return [record.offset for record in log]
 
 
-@pytest.fixture(params=[1, 2], ids=["wrappers", "batches"])
-def unreadable_inside(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    """Three segments of compressed batches of five records; two cannot be decompressed, though their checksums hold."""
-    directory = tmp_path / "source" / "orders-0"
+@pytest.fixture
+def unreadable_inside(tmp_path: Path) -> Path:
+    """A segment of seven compressed batches; two cannot be decompressed, though their checksums hold."""
+    directory, content = tmp_path / "source" / "orders-0", b""
     directory.mkdir(parents=True)
-    for base, damaged in ((0, ()), (10, (10,)), (20, (25,))):
-        content = b""
-        for first in range(base, base + (15 if base == 20 else 10), 5):
-            records = [Record(b"%d" % offset, timestamp=1000) for offset in range(first, first + 5)]
-            plain = ByteBufferMessageSet.from_records(records, magic=request.param, compression_type="gzip")
-            made = bytearray(bytes(plain.with_offsets(first)))
-            if first in damaged:
-                made[-6:] = bytes(6)
-                if request.param == 1:
-                    made[12:16] = zlib.crc32(made[16:]).to_bytes(4, "big")
-                else:
-                    made[17:21] = crc32c.crc32c(made[21:]).to_bytes(4, "big")
-            content += made
-        (directory / f"{base:020}.log").write_bytes(content)
+    for first in range(0, 35, 5):
+        records = [Record(b"%d" % offset, timestamp=1000) for offset in range(first, first + 5)]
+        batch = ByteBufferMessageSet.from_records(records, compression_type="gzip").with_offsets(first)
+        made = bytearray(bytes(batch))
+        if first in {10, 25}:
+            made[-6:] = bytes(6)
+            made[17:21] = crc32c.crc32c(made[21:]).to_bytes(4, "big")
+        content += made
+    (directory / f"{0:020}.log").write_bytes(content)
     return directory
 
 
@@ -378,3 +376,25 @@ def test_one_batch_with_a_wrong_leader_epoch_does_not_refute_the_others(tmp_path
     overwrite(segment_files(source)[0][1], BATCH_LEADER_EPOCH_AT, (3).to_bytes(4, "big"))
     salvage(source, target)
     assert read_leader_epoch_checkpoint(target / LEADER_EPOCH_CHECKPOINT) == [(0, 0), (2, 400), (4, 800)]
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("codec", [GZIP, LZ4])
+@pytest.mark.parametrize("value", [b"?", None])
+def test_a_wrapper_that_cannot_be_decompressed_is_left_out_alone(
+    tmp_path: Path, destination: Path, magic: int, codec: int, value: bytes | None
+) -> None:
+    """A broker that searches for an offset reads the first one of a wrapper, and fails; in format 2 it is a field."""
+    wrappers = [LegacyWrapper(records(b"a", b"b", offset=2 * i), codec, magic) for i in range(4)]
+    damaged = replace(wrappers[0], value=b"?") if value else replace(wrappers[0], has_value=False)
+    source = tmp_path / "source" / "orders-0"
+    write_segments(
+        source,
+        {0: [damaged.encoded(), wrappers[1].encoded()], 4: [wrappers[2].encoded(), wrappers[3].encoded()]},
+    )
+    findings: list[Finding] = []
+    salvaged = salvage(source, destination, report=findings.append)
+    assert [(finding.code, finding.position) for finding in findings] == [("invalid-records", 0)]
+    assert offsets(destination) == [2, 3, 4, 5, 6, 7]
+    assert (salvaged.batches, salvaged.batches_left_out) == (3, 1)
+    assert salvaged.bytes_left_out == len(damaged.encoded())

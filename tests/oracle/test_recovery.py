@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,8 @@ from tests.helpers.golden import unpacked
 from tests.helpers.partition_dirs import Opened, batch, loaded, write_segments
 from tests.oracle import java, log_files
 from tests.oracle.kafka_log import KafkaLogs
+from tests.reference.compression import GZIP
+from tests.reference.encode import LegacyWrapper, records
 
 pytestmark = pytest.mark.oracle
 
@@ -172,6 +174,20 @@ def test_a_segment_whose_offsets_are_too_far_apart_is_split_as_kafka_does(kafka:
             ("damage remove 00000000000000000000.index",),
         ):
             assert_same(kafka, Case(str(far), damage), tmp_path / f"{name}-{len(damage)}-{' '.join(damage)[7:12]}")
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_a_segment_that_begins_with_a_wrapper_that_cannot_be_decompressed_fails_as_in_kafka(
+    kafka: KafkaLogs, tmp_path: Path, magic: int
+) -> None:
+    wrappers = [LegacyWrapper(records(b"a", b"b", offset=2 * i), GZIP, magic) for i in range(4)]
+    batches = [replace(wrappers[0], value=b"?").encoded(), *(each.encoded() for each in wrappers[1:])]
+    source = write_segments(tmp_path / "source" / "topic-0", {0: batches[:2], 4: batches[2:]})
+    for recovery_point in (0, 4):
+        case, directory = Case(str(source), recovery_point=recovery_point), tmp_path / str(recovery_point)
+        assert of_kafka(kafka, case, directory / "kafka")[0] == "KafkaException"
+        assert of_kafkalog(case, directory / "kafkalog")[0] == "InvalidRecordError"
+    assert_same(kafka, Case(str(source), stop="clean"), tmp_path / "clean")
 
 
 @pytest.mark.parametrize("seed", range(40))

@@ -90,21 +90,10 @@ def _bases_to_snapshot(segments: LogSegments) -> tuple[int, ...]:
 
 def _part(segment: LogSegment, start_offset: int, end_offset: int | None) -> tuple[int, int]:
     """Return the position of the batch that holds start_offset, and of the one that holds end_offset."""
-    first = _position_of(segment, start_offset)
-    last = None if end_offset is None else _position_of(segment, end_offset)
-    end = segment.size_in_bytes if last is None else last
-    return (end if first is None else min(first, end)), end
-
-
-def _position_of(segment: LogSegment, offset: int) -> int | None:
-    """Return the position of the batch that holds an offset; None behind the last one.
-
-    Unlike `LogSegment.translate_offset` and Kafka, this does not decompress a wrapper of format 0 or 1, which may be
-    damaged inside and tells nothing about producers.
-    """
-    near = segment.offset_index.lookup(offset)
-    found = segment.log.first_entry(near.position, offset, hint=near.offset)
-    return None if found is None else found.position
+    first = segment.translate_offset(start_offset)
+    last = None if end_offset is None else segment.translate_offset(end_offset)
+    end = segment.size_in_bytes if last is None else last.position
+    return (end if first is None else min(first.position, end)), end
 
 
 def load_producers(state: ProducerStateManager, batches: Iterable[RecordBatch]) -> None:
