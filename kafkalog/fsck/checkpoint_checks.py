@@ -139,6 +139,13 @@ class Checkpoints:
         except (CorruptCheckpointError, OSError):
             return {}
 
+    def is_compacted(self, partition: TopicPartition | None) -> bool | None:
+        """Return whether the topic's `cleanup.policy` has compaction; None if it is not known."""
+        policy = None
+        if partition is not None and self.cluster is not None:
+            policy = self.cluster.cleanup_policy(partition.topic, self.node[0])
+        return None if policy is None else "compact" in map(str.strip, policy.split(","))
+
     def know_compaction(self, partition: TopicPartition | None) -> bool:
         """Return whether it is known how far a partition is compacted: by the topic's `cleanup.policy`, or by files.
 
@@ -146,12 +153,10 @@ class Checkpoints:
         compacted topic, by its leader, before the cleaner of this broker comes to it. All brokers have the cleaner's
         checkpoint.
         """
-        policy = None
-        if partition is not None and self.cluster is not None:
-            policy = self.cluster.cleanup_policy(partition.topic, self.node[0])
-        if policy is not None and "compact" not in map(str.strip, policy.split(",")):
+        is_compacted = self.is_compacted(partition)
+        if is_compacted is False:
             return True
-        if policy is not None and self.cleaned(partition) is None:
+        if is_compacted and self.cleaned(partition) is None:
             return False
         known = (self.directory / CLEANER_OFFSET_CHECKPOINT).exists()
         return known and self.offset(RECOVERY_POINT_CHECKPOINT, partition) is not None

@@ -2,14 +2,21 @@
 
     00000000000000000000.log  offsets 0..99 | 00000000000000000150.log  offsets 150..         100..149 are missing
 
-Compaction leaves gaps, too. Its checkpoint tells, the topic's `cleanup.policy`, or that there are many of them.
+Compaction leaves gaps, too. Its checkpoint tells, the topic's `cleanup.policy`, or that there are many of them. Where
+nothing tells, a record without a key does: compaction begins at the first segment, and drops all of them on its way.
 """
 
 from collections.abc import Collection, Iterator
-from itertools import pairwise
+from contextlib import suppress
+from itertools import islice, pairwise
 
+from kafkalog.errors import KafkaLogError
 from kafkalog.fsck.findings import Finding
 from kafkalog.fsck.log_history import LogHistory
+from kafkalog.storage.segment.file_message_set import FileMessageSet
+
+# So many batches of a segment are searched for a record without a key.
+_SEARCHED = 100
 
 
 def gap_findings(history: LogHistory, cleaned: int | None, swaps: Collection[int]) -> Iterator[Finding]:
@@ -33,3 +40,20 @@ def gap_findings(history: LogHistory, cleaned: int | None, swaps: Collection[int
             message = f"offsets are missing before the segment: {what}"
             yield Finding("segment-gap", str(after.path), message, None, None, before.end, after.base - 1,
                           before.end, after.base)  # fmt: skip
+
+
+def is_never_compacted(history: LogHistory, offset: int) -> bool:
+    """Return whether a record without a key is before an offset, so that compaction has not come as far as that.
+
+    Only the first batches are read of the last segment that begins before the offset and has batches before it.
+    """
+    extent = next((each for each in reversed(history.extents) if each.base < offset and each.size), None)
+    if extent is None:
+        return False
+    with suppress(KafkaLogError, OSError), FileMessageSet(extent.path, sealed=True) as log:
+        for batch in islice(log.batches(), _SEARCHED):
+            if batch.base_offset >= offset:
+                break
+            if not batch.is_control and any(record.key is None for record in batch if record.offset < offset):
+                return True
+    return False

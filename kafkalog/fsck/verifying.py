@@ -27,7 +27,7 @@ from kafkalog.fsck.checkpoint_checks import Checkpoints
 from kafkalog.fsck.consequences import Consequence, Severity
 from kafkalog.fsck.file_check import FileCheck, Scope, Watcher
 from kafkalog.fsck.findings import UNREADABLE_CODES, Finding, Summary, unreadable
-from kafkalog.fsck.gap_checks import gap_findings
+from kafkalog.fsck.gap_checks import gap_findings, is_never_compacted
 from kafkalog.fsck.gathering import Gathering
 from kafkalog.fsck.header_checks import Bounds
 from kafkalog.fsck.index_checks import IndexCheck
@@ -380,9 +380,13 @@ class PartitionCheck:
     def _gap_findings(self, swaps: Collection[int]) -> Iterator[Finding]:
         for finding in gap_findings(self._history, self._checkpoints.cleaned(self._partition), swaps):
             # Without a gap, nothing is read to know that.
-            if not self._checkpoints.know_compaction(self._partition):
+            if self._checkpoints.know_compaction(self._partition):
+                yield finding
+            elif self._checkpoints.is_compacted(self._partition):
+                # Its leader may have compacted what this replica fetched later.
                 return
-            yield finding
+            elif is_never_compacted(self._history, finding.first_offset or 0):
+                yield replace(finding, message=f"{finding.message}; no compaction: a record before it has no key")
 
     def _state_findings(self, names: Names, producers: ProducerCheck) -> Iterator[Finding]:
         if "state" not in self._options.only:

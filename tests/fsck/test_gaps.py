@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from kafkalog import ByteBufferMessageSet, Record
 from kafkalog.storage.file_names import CLEANER_OFFSET_CHECKPOINT
 from tests.helpers.broker_dirs import COMPACTED, METADATA, PLAIN, broker_dir, checkpointed, findings, segments, told
 from tests.helpers.damage_kinds import places_of
@@ -65,15 +66,65 @@ def test_damage_before_its_last_batch_does_not_hide_that_offsets_are_missing_aft
     assert gap.first_offset == int(gone.stem)
 
 
+def with_gaps(logs: list[Path]) -> list[tuple[int, int]]:
+    """Cut the second batch out of the first segment, and remove the next one; return the offsets that go."""
+    content = logs[0].read_bytes()
+    places = places_of(content)
+    offsets = [struct.unpack_from(">q", content, place)[0] for place in places[:3]]
+    logs[0].write_bytes(content[: places[1]] + content[places[2] :])
+    without_segment(logs[1])
+    return [(offsets[1], offsets[2] - 1), (int(logs[1].stem), int(logs[2].stem) - 1)]
+
+
+def gaps(data: Path) -> list[tuple[int | None, int | None]]:
+    found = findings(data, only=frozenset({"logs"}))
+    assert {each.code for each in found} <= {"offset-gap", "segment-gap"}
+    return [(each.first_offset, each.last_offset) for each in found]
+
+
 @pytest.mark.parametrize("gone", ["*-checkpoint", CLEANER_OFFSET_CHECKPOINT])
-def test_gaps_of_a_partition_that_may_have_been_compacted_elsewhere_are_none(data: Path, gone: str) -> None:
-    without_segment(segments(data, PLAIN)[7])
-    log = segments(data, PLAIN)[4]
-    places = places_of(log.read_bytes())
-    log.write_bytes(log.read_bytes()[: places[1]] + log.read_bytes()[places[2] :])
+def test_gaps_of_a_partition_that_may_have_been_compacted_elsewhere_are_none(tmp_path: Path, gone: str) -> None:
+    keyed = "v1-logappend-0"
+    data = broker_dir(tmp_path, keyed, archive="kafka-0.10.2")
+    without_segment(segments(data, keyed)[1])
+    assert gaps(data) != []
     for path in data.glob(gone):
         path.unlink()
-    assert {each.code for each in findings(data)} == {"index-entries", "time-index-entries"}
+    assert gaps(data) == []
+
+
+@pytest.mark.parametrize("gone", ["*-checkpoint", CLEANER_OFFSET_CHECKPOINT])
+def test_compaction_does_not_explain_a_gap_behind_a_record_without_a_key(data: Path, gone: str) -> None:
+    missing = with_gaps(segments(data, PLAIN)[4:])
+    for path in data.glob(gone):
+        path.unlink()
+    assert gaps(data) == missing
+    assert all("has no key" in each.message for each in findings(data, only=frozenset({"logs"})))
+
+
+@pytest.mark.parametrize(("key", "expected"), [(b"k", []), (None, [(9, 9)])])
+def test_only_records_before_a_gap_tell_that_compaction_did_not_make_it(
+    tmp_path: Path, key: bytes | None, expected: list[tuple[int, int]]
+) -> None:
+    log = tmp_path / PLAIN / f"{0:020}.log"
+    log.parent.mkdir()
+    with log.open("wb") as file:
+        # More than ten batches for the one gap.
+        for offset in (*range(9), *range(10, 30)):
+            record = Record(b"v", key=key if offset == 5 else b"k" if offset < 9 else None)
+            file.write(bytes(ByteBufferMessageSet.from_records([record], base_offset=offset)))
+    assert gaps(log.parent) == expected
+
+
+def test_the_replica_of_a_compacted_topic_may_have_gaps_of_its_leader(tmp_path: Path) -> None:
+    data = broker_dir(tmp_path, METADATA, PLAIN, COMPACTED)
+    (data / CLEANER_OFFSET_CHECKPOINT).unlink()
+    for path in segments(data, COMPACTED):
+        without_segment(path)
+    for path in segments(data, PLAIN):
+        path.rename(data / COMPACTED / path.name)
+    with_gaps(segments(data, COMPACTED)[4:])
+    assert gaps(data / COMPACTED) == []
 
 
 def test_a_log_that_ends_before_its_high_watermark_has_lost_records(data: Path) -> None:
