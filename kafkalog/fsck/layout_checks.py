@@ -1,5 +1,6 @@
 """Checks of names, links and modes in a data directory and in its partitions."""
 
+import errno
 import os
 import stat
 import time
@@ -125,6 +126,8 @@ def _target(path: Path) -> str:
 def modes(directory: Path, names: Names) -> Iterator[Finding]:
     """Yield the findings about files that their owner may not change, in a directory that he may change.
 
+    And about those that the present user may not read: no other check may open them.
+
     A directory that nobody may change is a copy to read from.
     """
     if isinstance(directory, RemotePath):
@@ -147,6 +150,8 @@ def modes(directory: Path, names: Names) -> Iterator[Finding]:
             elif status.st_uid != own.st_uid and own.st_uid and not status.st_mode & stat.S_IWOTH:
                 message = "it belongs to another user than its directory"
                 yield Finding("mode", path, message, expected=own.st_uid, found=status.st_uid, situation="owner")
+            elif name in names.files and not os.access(path, os.R_OK):
+                yield unreadable(path, PermissionError(errno.EACCES, os.strerror(errno.EACCES), path))
     except OSError as error:
         yield unreadable(directory, error)
 

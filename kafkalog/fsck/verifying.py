@@ -284,9 +284,16 @@ def _directory_findings(place: DataDir, checkpoints: Checkpoints, options: Optio
 
 
 def _counted(findings: Iterator[Finding], summary: Summary, *places: str) -> Iterator[Finding]:
-    """Yield the findings, counting them, also for the verdicts on `places`, and the time it takes to find them."""
-    start = time.monotonic()
+    """Yield the findings, counting them, also for the verdicts on `places`, and the time it takes to find them.
+
+    Each file that cannot be read is told of once, whichever check comes to it first.
+    """
+    start, unread = time.monotonic(), set[str]()
     for finding in findings:
+        if finding.code == "unreadable" and finding.path in unread:
+            continue
+        if finding.code == "unreadable":
+            unread.add(finding.path)
         summary.seconds += time.monotonic() - start
         yield summary.count(finding, *places)
         start = time.monotonic()

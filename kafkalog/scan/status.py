@@ -202,7 +202,9 @@ class DirectoryStatus:
             problem = str(error)
         if not quick and (problem is None or health is Health.HANGING):
             refused = _refused(partition) or self._set_aside.get(partition.path)
-            problem, health = (problem, health) if refused is None else (str(refused), Health.DAMAGED)
+            if refused is not None:
+                problem = str(refused)
+                health = Health.UNREADABLE if refused.code == "unreadable" else Health.DAMAGED
         return PartitionStatus(
             partition=partition,
             segments=len(segments),
@@ -227,7 +229,7 @@ def _of_directory(path: Path, is_data_dir: bool) -> list[Finding]:
     found, gone = list(checkpoints.file_findings()), list[Finding]()
     if is_data_dir:
         names = names_in(path)
-        found += directory_layout(path, names)
+        found += (each for each in directory_layout(path, names) if each not in found)
         gone += checkpoints.gone(names)
     refused = (each for each in found if each in checkpoints.faults or each.consequence is Consequence.NO_START)
     return [*refused, *gone]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shlex
 import shutil
@@ -11,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from kafkalog.fsck import Consequence
+from kafkalog.storage.files.byte_source import ByteSource
+from kafkalog.storage.files.open_source import open_source
 from tests.helpers.broker_dirs import PLAIN, broker_dir, findings, segments, told
 
 HEX = "0123456789abcdef" * 2
@@ -163,3 +166,21 @@ def test_a_copy_that_nobody_may_write_is_to_be_read(data: Path) -> None:
     assert findings(data) == []
     for path in paths:
         path.chmod(0o755)
+
+
+@pytest.mark.parametrize("only", [{"layout"}, {"layout", "logs"}])
+def test_a_file_that_this_user_may_not_read_is_told_of_once(
+    data: Path, monkeypatch: pytest.MonkeyPatch, only: set[str]
+) -> None:
+    log = segments(data, PLAIN)[3]
+    name = str(log)
+
+    def refuse(path: Path) -> ByteSource:
+        if path == log:
+            raise PermissionError(errno.EACCES, "Permission denied", name)
+        return open_source(path)
+
+    monkeypatch.setattr("kafkalog.fsck.verifying.open_source", refuse)
+    monkeypatch.setattr(os, "access", lambda path, _: os.fspath(path) != name)
+    (found,) = findings(data, only=frozenset(only))
+    assert (found.code, found.path, found.consequence) == ("unreadable", name, Consequence.DOUBTFUL)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -186,3 +189,21 @@ def test_a_partition_without_segments_is_empty(data: Path) -> None:
     (data / "new-0").mkdir()
     found = status(data, "new-0")
     assert (found.health, found.segments, found.log_end_offset) == (Health.OK, 0, 0)
+
+
+def test_what_this_user_may_not_read_is_unreadable_and_told_of_once(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, checkpoint = data / "v2-none-0" / f"{0:020}.log", data / RECOVERY_POINT_CHECKPOINT
+
+    def refuse(path: Path) -> Mapping[TopicPartition, int]:
+        if path == checkpoint:
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return read_offset_checkpoint(path)
+
+    monkeypatch.setattr("kafkalog.fsck.checkpoint_checks.read_offset_checkpoint", refuse)
+    monkeypatch.setattr(os, "access", lambda path, _: Path(path) not in {log, checkpoint})
+    found = status(data)
+    assert (found.health, "unreadable" in str(found.problem)) == (Health.UNREADABLE, True)
+    (problem,) = DirectoryStatus(data, is_data_dir=True).problems
+    assert str(checkpoint) in str(problem)
