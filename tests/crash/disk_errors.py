@@ -204,6 +204,9 @@ def _looked_at(root: Path, session: Session | None, row: Row) -> Row:
     if row.change in {"retention", "truncate fully"}:
         # The leader epochs follow a deletion later: after an interrupted one nothing shows that it was meant.
         damage = [each for each in damage if each.code != "first-segment-missing"]
+    if row.change in {"truncate fully", "split"}:
+        # The offsets that the change itself leaves out.
+        damage = [each for each in damage if each.code not in {"segment-gap", "offset-gap"}]
     assert not damage, (row, damage)
     shutil.rmtree(crashed)
     return row._replace(
