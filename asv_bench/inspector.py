@@ -251,7 +251,7 @@ STARTS = 7
 SCREENS: dict[str, tuple[tuple[str, ...], str]] = {
     "map": (("3",), r"cell 1 of"),
     "batches": (("4",), r"checksum +0x"),
-    "records": (("5",), r"age .* ago"),
+    "records": (("5",), r"age +\d"),
     "record": (
         (
             "5",
