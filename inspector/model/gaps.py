@@ -20,5 +20,5 @@ def gaps_between(rows: Sequence[SegmentRow], log_start: int, cleaned: int | None
         if row.summary is not None and end is not None:
             known = row.summary.records_min + row.summary.deleted_records + row.summary.control_records
             history.has_fewer_records |= known < end - row.base_offset
-    found = [(each.first_offset or 0, each.last_offset or 0) for each in gap_findings(history, cleaned, ())]
+    found = [(each.first_offset or 0, each.last_offset or 0) for each in gap_findings(history, cleaned)]
     return tuple(Gap(max(first, log_start), last) for first, last in found if last >= log_start)

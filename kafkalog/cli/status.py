@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kafkalog.cli import FINDINGS, SOUND
+from kafkalog.cli import FINDINGS, SOUND, UNREADABLE
 from kafkalog.cli.common_options import LogPath, document_option, select, topic_option, wide_option
 from kafkalog.cli.json_shapes import JSON_VERSION, of_place, text_of
 from kafkalog.cli.output import (
@@ -51,7 +51,7 @@ Exit codes:
   1  a partition or a checkpoint is damaged, a broker would not start, or a
      transaction hangs
   2  wrong usage
-  3  not a data directory or partition, or unreadable
+  3  not a data directory or partition, or some file could not be read
 
 \b
 Examples:
@@ -89,6 +89,8 @@ def status(path: Path, topics: tuple[str, ...], form: str, wide: bool) -> int:
         _print(found, rows, None if wide else table_width())
     for problem in found.problems:
         complain(problem)
+    if any(row.health == "unreadable" for row in rows):
+        return UNREADABLE
     return FINDINGS if found.problems or any(row.problem for row in rows) else SOUND
 
 

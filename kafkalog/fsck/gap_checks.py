@@ -8,19 +8,44 @@ nothing tells, a record without a key does: compaction begins at the first segme
 
 from collections.abc import Collection, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from itertools import islice, pairwise
 
 from kafkalog.errors import KafkaLogError
+from kafkalog.fsck.checkpoint_checks import Checkpoints
 from kafkalog.fsck.findings import Finding
 from kafkalog.fsck.log_history import LogHistory
+from kafkalog.storage.file_names import TopicPartition
 from kafkalog.storage.segment.file_message_set import FileMessageSet
 
 # So many batches of a segment are searched for a record without a key.
 _SEARCHED = 100
 
 
-def gap_findings(history: LogHistory, cleaned: int | None, swaps: Collection[int]) -> Iterator[Finding]:
+def unexplained_gaps(
+    history: LogHistory, checkpoints: Checkpoints, partition: TopicPartition | None, swaps: Collection[int] = ()
+) -> Iterator[Finding]:
     """Yield the findings about missing offsets that compaction does not explain.
+
+    Args:
+        history: The segments.
+        checkpoints: The data directory's: how far the partition is compacted.
+        partition: The partition; None if the checkpoints are not about it.
+        swaps: The base offsets of segments that a broker will put in place.
+    """
+    for finding in gap_findings(history, checkpoints.cleaned(partition), swaps):
+        # Without a gap, nothing is read to know that.
+        if checkpoints.know_compaction(partition):
+            yield finding
+        elif checkpoints.is_compacted(partition):
+            # Its leader may have compacted what this replica fetched later.
+            return
+        elif _is_never_compacted(history, finding.first_offset or 0):
+            yield replace(finding, message=f"{finding.message}; no compaction: a record before it has no key")
+
+
+def gap_findings(history: LogHistory, cleaned: int | None, swaps: Collection[int] = ()) -> Iterator[Finding]:
+    """Yield the findings about missing offsets, where it is known how far the partition is compacted.
 
     Args:
         history: The segments.
@@ -42,7 +67,7 @@ def gap_findings(history: LogHistory, cleaned: int | None, swaps: Collection[int
                           before.end, after.base)  # fmt: skip
 
 
-def is_never_compacted(history: LogHistory, offset: int) -> bool:
+def _is_never_compacted(history: LogHistory, offset: int) -> bool:
     """Return whether a record without a key is before an offset, so that compaction has not come as far as that.
 
     Only the first batches are read of the last segment that begins before the offset and has batches before it.

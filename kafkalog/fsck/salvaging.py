@@ -30,10 +30,12 @@ from kafkalog.errors import (
     KafkaLogError,
     NotALogError,
 )
+from kafkalog.fsck.checkpoint_checks import Checkpoints
 from kafkalog.fsck.cluster_metadata import read_cluster_metadata
-from kafkalog.fsck.file_check import FileCheck, Scope
+from kafkalog.fsck.file_check import FileCheck, Scope, Watcher
 from kafkalog.fsck.findings import Finding, Summary
-from kafkalog.fsck.gathering import Batches
+from kafkalog.fsck.gap_checks import unexplained_gaps
+from kafkalog.fsck.gathering import Batches, Gathering
 from kafkalog.fsck.header_checks import Bounds, Flags, first_offsets, is_wrapper
 from kafkalog.fsck.layout_checks import dangling_findings, names_in
 from kafkalog.fsck.log_history import LogHistory
@@ -180,6 +182,8 @@ def salvage(
                 for (base_offset, path), following in zip(files, [*(base for base, _ in files[1:]), None], strict=True):
                     bounds = Bounds(base_offset, following)
                     copy.add(path, Scope(str(path), bounds, following is not None, deep=deep, progress=progress))
+                for finding in unexplained_gaps(copy.source, Checkpoints(source.parent), partition_of_dir(source.name)):
+                    report(finding)
                 start = _log_start_offset(source)
                 copy.write_epochs(start)
                 write_partition_metadata(made / PARTITION_METADATA, topic_id)
@@ -304,7 +308,9 @@ class Dropped:
         return self.first is None or self.last is None or self.first <= self.last
 
 
-def kept_and_dropped(source: Source, scope: Scope, report: Callable[[Finding], object]) -> Iterator[Kept | Dropped]:
+def kept_and_dropped(
+    source: Source, scope: Scope, report: Callable[[Finding], object], watchers: Sequence[Watcher] = ()
+) -> Iterator[Kept | Dropped]:
     """Yield the good batches of a segment, sound ones at offsets that the segment may hold, and what is between them.
 
     With `scope.deep`, batches that consumers cannot read are no good ones.
@@ -312,7 +318,7 @@ def kept_and_dropped(source: Source, scope: Scope, report: Callable[[Finding], o
     Reports all findings first, since the batches after a damaged offset tell which one it is.
     """
     wrong, unreadable = set[int | None](), set[int | None]()
-    for finding in FileCheck(source, replace(scope, wrappers=True), Summary()).findings():
+    for finding in FileCheck(source, replace(scope, wrappers=True), Summary(), watchers).findings():
         if finding.code in WRONG_OFFSETS or (scope.deep and finding.code in _UNREAD):
             wrong.add(finding.position)
         elif finding.code in _UNREADABLE:
@@ -357,6 +363,7 @@ class Copy:
         size: Their size, bytes.
         left_out: The number of batches left out.
         read: The number of bytes read.
+        source: What is in the segments that were read.
     """
 
     def __init__(
@@ -367,6 +374,7 @@ class Copy:
         self._epochs = epochs
         self._report = report
         self._history = LogHistory()
+        self.source = LogHistory()
 
     def add(self, path: Path, scope: Scope) -> None:
         """Copy a segment. One that would be empty is created only if it is the last, whose name is the log end.
@@ -374,10 +382,13 @@ class Copy:
         Its indexes are empty: recovery fills them.
         """
         target = self._directory / path.name
-        self._history.begin(target, scope.bounds.base or 0)
+        base = scope.bounds.base or 0
+        self._history.begin(target, base)
+        self.source.begin(path, base)
+        gathering = Gathering(base, self.source)
         with closing(open_source(path)) as source, target.open("wb", buffering=0) as out:
             before, dropped = None, None
-            for part in kept_and_dropped(source, scope, self._report):
+            for part in kept_and_dropped(source, scope, self._report, [gathering]):
                 if isinstance(part, Dropped):
                     dropped = part
                     self.left_out += part.batches
@@ -389,6 +400,7 @@ class Copy:
                 before = part.run.rows[part.stop - 1]
             if dropped is not None:
                 _write(out, self._in_place_of(dropped, scope.bounds, before, _first_of_next(path, scope.bounds)))
+            gathering.flush()
             self.read += source.size
             is_empty = not out.tell()
         if is_empty and scope.sealed:

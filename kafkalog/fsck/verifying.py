@@ -15,7 +15,7 @@ one process.
 import os
 import pickle
 import time
-from collections.abc import Callable, Collection, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -27,7 +27,7 @@ from kafkalog.fsck.checkpoint_checks import Checkpoints
 from kafkalog.fsck.consequences import Consequence, Severity
 from kafkalog.fsck.file_check import FileCheck, Scope, Watcher
 from kafkalog.fsck.findings import UNREADABLE_CODES, Finding, Summary, unreadable
-from kafkalog.fsck.gap_checks import gap_findings, is_never_compacted
+from kafkalog.fsck.gap_checks import unexplained_gaps
 from kafkalog.fsck.gathering import Gathering
 from kafkalog.fsck.header_checks import Bounds
 from kafkalog.fsck.index_checks import IndexCheck
@@ -335,7 +335,7 @@ class PartitionCheck:
             yield from self._segment(path, Bounds(base, following), names, producers)
         if "logs" in only:
             swaps = yield from self._swaps(names)
-            yield from self._gap_findings(swaps)
+            yield from unexplained_gaps(self._history, self._checkpoints, self._partition, swaps)
         yield from self._state_findings(names, producers)
         if "checkpoints" in only:
             yield from self._checkpoints.partition_findings(self._partition, self._history, self._directory)
@@ -383,17 +383,6 @@ class PartitionCheck:
                                       finding.first_offset, finding.last_offset)  # fmt: skip
                         break
         return bases
-
-    def _gap_findings(self, swaps: Collection[int]) -> Iterator[Finding]:
-        for finding in gap_findings(self._history, self._checkpoints.cleaned(self._partition), swaps):
-            # Without a gap, nothing is read to know that.
-            if self._checkpoints.know_compaction(self._partition):
-                yield finding
-            elif self._checkpoints.is_compacted(self._partition):
-                # Its leader may have compacted what this replica fetched later.
-                return
-            elif is_never_compacted(self._history, finding.first_offset or 0):
-                yield replace(finding, message=f"{finding.message}; no compaction: a record before it has no key")
 
     def _state_findings(self, names: Names, producers: ProducerCheck) -> Iterator[Finding]:
         if "state" not in self._options.only:

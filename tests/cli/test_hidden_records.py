@@ -83,7 +83,7 @@ def test_a_damaged_checkpoint_hides_no_records(kafkalog: Kafkalog, data_dir: Pat
     ran = kafkalog(*command, data_dir / "orders-0", "-o", "jsonl")
     assert ran.code == 1
     assert len(lines(ran.out)) == (3 if "--batches" in command else 4)
-    assert f"{LOG_START_OFFSET_CHECKPOINT}: a line does not follow the format" in ran.err
+    assert f"{LOG_START_OFFSET_CHECKPOINT}: line 3 does not follow the format" in ran.err
     assert "the log start is not known, all records are shown" in ran.err
     assert ran.err.count("\n") == 1
 

@@ -72,6 +72,15 @@ def offsets(directory: Path) -> list[int]:
         return [record.offset for record in log]
 
 
+def test_it_says_which_offsets_are_missing_between_segments(source: Path, destination: Path) -> None:
+    (_, before), (base, gone), (following, _), *_ = segment_files(source)
+    gone.unlink()
+    told = list[Finding]()
+    salvage(source, destination, report=told.append)
+    assert [(each.code, each.first_offset, each.last_offset) for each in told] == [("segment-gap", base, following - 1)]
+    assert before.name in told[0].message
+
+
 @pytest.fixture
 def unreadable_inside(tmp_path: Path) -> Path:
     """A segment of seven compressed batches; two cannot be decompressed, though their checksums hold."""

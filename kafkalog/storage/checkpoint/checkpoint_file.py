@@ -164,17 +164,21 @@ def _write_lines(path: Path, lines: list[str], sync: bool) -> None:
 
 def _parse_entries(path: Path, text: str | None, parse: Callable[[str], Entry]) -> list[Entry]:
     lines = text.removesuffix("\n").split("\n") if text else []
+    entries = list[Entry]()
+    version, count, number = _VERSION, 0, 0
     try:
-        version = _number(lines[0], _INT32) if lines else _VERSION
-        count = _number(lines[1], _INT32) if len(lines) > 1 else 0
-    except ValueError as error:
-        raise CorruptCheckpointError(f"a line does not follow the format: {error}", str(path)) from None
-    try:
-        entries = [parse(line) for line in lines[_HEADER_LINES:]]
+        for number, line in enumerate(lines):
+            if number >= _HEADER_LINES:
+                entries.append(parse(line))
+            elif number:
+                count = _number(line, _INT32)
+            else:
+                version = _number(line, _INT32)
     except ValueError as error:
         # A broker behaves in another way if only a number of an entry is wrong.
-        expected = A_NUMBER if isinstance(error, _NotANumber) else None
-        raise CorruptCheckpointError(f"a line does not follow the format: {error}", str(path), None, expected) from None
+        expected = A_NUMBER if number >= _HEADER_LINES and isinstance(error, _NotANumber) else None
+        what = f"line {number + 1} does not follow the format: {error}"
+        raise CorruptCheckpointError(what, str(path), None, expected) from None
     if version != _VERSION:
         raise CorruptCheckpointError("the version is unknown", str(path), None, _VERSION, version)
     if len(entries) != count:
