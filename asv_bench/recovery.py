@@ -4,7 +4,8 @@
 
 The directory is left as after a crash: without clean-shutdown marker and checkpoints, so that everything is read again.
 A batch has about 16 KB, unless `--records` gives the number of its records of 160 bytes.
-Each round runs each side once, with one and with two processes or threads. Of a broker only the loading counts, as its
+Each round runs each side once, with one and with two processes or threads; a broker of 3.9 has one thread unless it is
+told otherwise. Of a broker only the loading counts, as its
 log states it ("Loaded 200 logs in 5123ms"); of `kafkalog recover` everything from the start of the process to its end.
 The files are in the page cache. Needs Java and Maven.
 """
@@ -25,6 +26,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from kafkalog import CompressionType, LogConfig, LogManager, Record
+from kafkalog.cli.output import counted
 from kafkalog.storage.file_names import CLEAN_SHUTDOWN_FILE
 from tests.oracle.broker import Broker
 
@@ -114,9 +116,12 @@ def main() -> None:
                     crash(base / "data")
                     seconds["broker", jobs].append(by_broker(brokers[jobs], chosen.partitions))
                 print(f"round {number}: " + ", ".join(f"{k[0]} {k[1]}: {v[-1]:.1f} s" for k, v in seconds.items()))
-        for jobs in JOBS:
-            ours, theirs = (statistics.median(seconds[side, jobs]) for side in ("kafkalog", "broker"))
-            print(f"{jobs} at once: kafkalog {ours:.1f} s, broker {theirs:.1f} s, {theirs / ours:.2f} times as fast")
+        for jobs, threads in ((1, 1), (2, 2), (2, 1)):
+            ours, theirs = statistics.median(seconds["kafkalog", jobs]), statistics.median(seconds["broker", threads])
+            sides = (
+                f"{counted(jobs, 'process', 'es')} {ours:.1f} s, a broker's {counted(threads, 'thread')} {theirs:.1f} s"
+            )
+            print(f"{sides}: {theirs / ours:.2f} times as fast")
 
 
 if __name__ == "__main__":
