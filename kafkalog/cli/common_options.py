@@ -23,6 +23,8 @@ class LogPath(click.Path):
     def convert(self, value: str | os.PathLike[str], param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if value == "-":
             self.fail("a log is not read from stdin; give a file or a directory", param, ctx)
+        if not os.fspath(value):
+            self.fail("an empty path, perhaps of a variable that is not set", param, ctx)
         try:
             path = to_path(value)
         except (ImportError, ValueError) as error:

@@ -7,7 +7,8 @@
        -> recovery of the whole log, as after an unclean stop ->    all indexes, snapshots, leader epochs
 
 So there is one way to make an index, a snapshot or leader epochs, and nothing of what is damaged is trusted.
-Recovery cuts a segment at the first damage, also one behind a link: so the damage is known, and left out, before.
+Recovery would cut a segment at the first damage, also one behind a link: it may not, and damage that is not left out
+before is an error.
 """
 
 import re
@@ -17,16 +18,13 @@ from dataclasses import dataclass, field
 from filecmp import cmp
 from pathlib import Path
 
-from kafkalog.errors import CorruptRecordError
-from kafkalog.fsck.recovering import collected_messages
-from kafkalog.fsck.salvaging import Copy, leader_epochs
+from kafkalog.fsck.salvaging import Copy, leader_epochs, recovered_copy
 from kafkalog.fsck.verifying import scope_of
 from kafkalog.storage.file_names import (
     INDEX_SUFFIX,
     LEADER_EPOCH_CHECKPOINT,
     LOG_SUFFIX,
     SNAPSHOT_SUFFIX,
-    TEMPORARY_SUFFIX,
     TIME_INDEX_SUFFIX,
     TXN_INDEX_SUFFIX,
     file_names,
@@ -35,8 +33,6 @@ from kafkalog.storage.file_names import (
     segment_base_offset,
 )
 from kafkalog.storage.log_config import LogConfig
-from kafkalog.storage.recovery.log_loader import Opening
-from kafkalog.storage.unified_log import WritableLog
 
 # Kafka's broker drops old producers itself when it loads a snapshot.
 _CONFIG = LogConfig(producer_id_expiration_ms=2**31 - 1)
@@ -55,7 +51,7 @@ class Work:
         indexed: The segments whose indexes are rebuilt.
         files: Other files that are rebuilt: snapshots, leader epochs.
         snapshots: Whether all snapshots are.
-        settles: Whether interrupted replacements of segments are completed or reverted.
+        left_over: The left-over files. With one, interrupted replacements of segments are completed or reverted.
         left_out: The files that are not looked at.
     """
 
@@ -64,7 +60,7 @@ class Work:
     indexed: set[str] = field(default_factory=set)
     files: set[str] = field(default_factory=set)
     snapshots: bool = False
-    settles: bool = False
+    left_over: set[str] = field(default_factory=set)
     left_out: set[str] = field(default_factory=set)
 
 
@@ -101,13 +97,8 @@ def rebuilt(directory: Path, scratch: Path, work: Work, log_start_offset: int) -
     made = scratch / (name if parse_partition_dir(name) is not None else "partition-0")
     made.mkdir(parents=True)
     _fill(directory, made, work)
-    linked = {each.name: each.stat().st_size for each in made.iterdir() if each.is_symlink()}
-    # Its messages are about files in the scratch directory.
-    with collected_messages(), WritableLog.load(made, _CONFIG, Opening(log_start_offset=log_start_offset)) as log:
+    with recovered_copy(made, directory, _CONFIG, log_start_offset) as log:
         first, end = log.first_base_offset, log.log_end_offset
-    for each, size in linked.items():
-        if (directory / each).stat().st_size != size:
-            raise CorruptRecordError("recovery has cut the segment: it is damaged", str(directory / each))
     old, new = set(file_names(directory)) - work.left_out, set(file_names(made))
     return Rebuilt(dict(_changes(directory, made, sorted(_wanted(old, new, made, work)))), first, end)
 
@@ -120,7 +111,7 @@ def _fill(directory: Path, made: Path, work: Work) -> None:
             Copy(made, epochs).add(path, scope_of(path))
         elif name in work.cuts:
             _copy_first(path, made / name, work.cuts[name])
-        elif base is not None or (work.settles and _is_replacement(name)):
+        elif base is not None or (work.left_over and _is_replacement(name)):
             (made / name).symlink_to(path.absolute())
         elif name not in work.files and (name == LEADER_EPOCH_CHECKPOINT or name.endswith(SNAPSHOT_SUFFIX)):
             shutil.copy2(path, made)
@@ -153,11 +144,10 @@ def _wanted(old: Collection[str], new: Collection[str], made: Path, work: Work) 
     for name in {*old, *new}:
         match = _OF_A_SEGMENT.fullmatch(name)
         if match is None:
-            left_over = work.settles and name.endswith(TEMPORARY_SUFFIX)
-            if left_over or name in work.files or (name == LEADER_EPOCH_CHECKPOINT and changed):
+            if name in work.left_over or name in work.files or (name == LEADER_EPOCH_CHECKPOINT and changed):
                 yield name
         elif match[3] is not None:
-            if work.settles:
+            if work.left_over:
                 yield name
         elif match[2] == SNAPSHOT_SUFFIX:
             if name in work.files or work.snapshots or match[1] > from_stem or (changed and name not in new):

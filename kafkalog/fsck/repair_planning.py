@@ -103,8 +103,8 @@ _OF_A_BROKER = {"index-missing", "time-index-missing", "snapshot-missing", "lead
 _ON_THEIR_WAY_OUT = ("-delete", "-stray")
 _AN_ID = re.compile(r"topic_id:\s+([A-Za-z0-9_-]{22})(?![A-Za-z0-9_-])")
 _FROM_LINES, _FROM_EPOCHS = "write it anew from the lines that can be read", "write it anew from the leader epochs"
-# So many dropped lines are told, and so many characters of each.
-_LINES_TOLD, _LINE_TOLD = 10, 120
+# So many names or dropped lines are told, and so many characters of each line.
+_NAMES_TOLD, _LINE_TOLD = 10, 120
 _TEXTS = {
     Mending.CUT: "cut off the last {size} bytes, no whole batch",
     Mending.DROP: "drop what is damaged",
@@ -112,7 +112,7 @@ _TEXTS = {
     Mending.INDEXES: "rebuild its indexes",
     Mending.SNAPSHOTS: "rebuild its producer snapshots from the log",
     Mending.EPOCHS: "rebuild it from the batches of the log",
-    Mending.SETTLE: "remove left-over files; complete or revert the replacement of segments that they belong to",
+    Mending.SETTLE: "remove what is left over ({names}), or complete the replacement that it belongs to",
     Mending.CHECKPOINT: "{correction}",
     Mending.TOPIC_ID: "write the topic id {topic_id}",
     Mending.CLEAN_MARK: "write it anew, without a broker's epoch",
@@ -178,19 +178,24 @@ class Change:
         what = _TEXTS[self.mending].format(
             size=sum(each.length or 0 for each in self.findings),
             count=len(self.findings),
+            names=_some(sorted(Path(each.path).name for each in self.findings)),
             topic_id=self.topic_id,
             correction=f"correct the offsets of {', '.join(sorted(wrong))}" if wrong else anew,
         )
         lost = ", ".join("..".join("?" if each is None else str(each) for each in offsets) for offsets in self.lost)
-        told = [repr(line[:_LINE_TOLD]) for line in self.dropped_lines[:_LINES_TOLD]]
-        more = len(self.dropped_lines) - len(told)
-        lines = ", ".join([*told, *([f"and {more} more"] if more else [])])
+        lines = _some([repr(line[:_LINE_TOLD]) for line in self.dropped_lines])
         other = self.cluster_topic_id
         return (
             f"{self.path}: {what}{f'; the cluster has {other}, and a broker sets the partition aside' if other else ''}"
             f"{f'; offsets {lost} are lost' if lost else ''}"
             f"{f'; it holds {self.holds}' if self.holds else ''}{f'; without the lines {lines}' if lines else ''}"
         )
+
+
+def _some(names: Sequence[str]) -> str:
+    """Return the first names, and the number of the others."""
+    more = len(names) - _NAMES_TOLD
+    return ", ".join([*names[:_NAMES_TOLD], *([f"and {more} more"] if more > 0 else [])])
 
 
 def _is_of_form(finding: Finding) -> bool:
@@ -404,14 +409,23 @@ class _Planning:
         self._log_starts_lost = not _size_of(starts_file) and bool(
             _size_of(starts_file.with_name(RECOVERY_POINT_CHECKPOINT))
         )
-        for finding in findings:
-            # Of what is normal, only left-over files and tails of zeros are looked after.
-            if finding.code in {"left-over", "preallocated-tail"} or finding.severity is not Severity.INFO:
-                mending = MENDINGS.get(f"{finding.code}, {finding.situation}") or MENDINGS.get(finding.code)
-                by_partition.setdefault(self._place.holding(Path(finding.path)), []).append((finding, mending))
+        # Of what is normal, only left-over files and tails of zeros are looked after.
+        found = [
+            (each, MENDINGS.get(f"{each.code}, {each.situation}") or MENDINGS.get(each.code))
+            for each in findings
+            if each.code in {"left-over", "preallocated-tail"} or each.severity is not Severity.INFO
+        ]
+        # What is wrong in a directory that is moved aside goes with it.
+        aside = (each for each, mending in found if mending is Mending.ASIDE and not self._why_not(each, mending, None))
+        moved = {path for each in aside if (path := Path(each.path)).is_dir()}
+        for finding, mending in found:
+            path = Path(finding.path)
+            if path.parent not in moved and (path not in moved or mending is Mending.ASIDE):
+                by_partition.setdefault(self._place.holding(path), []).append((finding, mending))
             self._log_starts_lost |= _is_of_form(finding) and finding.path.endswith(f"/{LOG_START_OFFSET_CHECKPOINT}")
         for partition in self._place.partitions:
-            self._plan_topic_id(partition)
+            if partition not in moved:
+                self._plan_topic_id(partition)
         starts = {each.partition for each, _ in by_partition.get(None, []) if each.code == "log-start-before-log"}
         for directory, found in by_partition.items():
             lost = self._log_starts_lost or (directory is not None and directory.name in starts)
@@ -423,7 +437,7 @@ class _Planning:
                 tuple(found),
                 self._ids.get(path),
                 tuple(_lost(mending, path, found)),
-                _held_in(path) if mending is Mending.ASIDE else None,
+                _holds(mending, path, found),
                 tuple(read_damaged_offset_checkpoint(path)[1]) if any(map(_is_of_form, found)) else (),
                 self._other_id_of_cluster(path),
             )
@@ -568,9 +582,14 @@ class _Planning:
 
 
 def _follows(found: _Found, *, log_start_lost: bool) -> _Found:
-    """Return the finding and its change: the leader epochs begin later than the log if its start is not known."""
-    if log_start_lost and found[0].code == "leader-epoch-differs" and found[0].found == "none":
-        return found[0], Mending.CHECKPOINT
+    """Return the finding and its change, which may follow from another finding."""
+    finding, mending = found
+    if log_start_lost and finding.code == "leader-epoch-differs" and finding.found == "none":
+        # The leader epochs begin later than the log if its start is not known.
+        return finding, Mending.CHECKPOINT
+    if mending is Mending.ORPHANS and Path(finding.path).with_suffix(LOG_SUFFIX + SWAP_SUFFIX).exists():
+        # Its segment is put in place.
+        return finding, Mending.INDEXES
     return found
 
 
@@ -583,11 +602,29 @@ def _lost(mending: Mending, path: Path, findings: Sequence[Finding]) -> Iterator
         )
 
 
-def _held_in(path: Path) -> Held | None:
-    """Return what the log files hold that a path is, or has below it; None: there are none."""
+def _holds(mending: Mending, path: Path, findings: Sequence[Finding]) -> Held | None:
+    """Return what the logs hold that a change takes away; None: there are none, or nothing is taken away."""
+    if mending is Mending.ASIDE:
+        held = _held_in(sorted(path.rglob(f"*{LOG_SUFFIX}*")) if path.is_dir() else [path])
+        name = _partition_in(path.name) if path.is_dir() else None
+        return held._replace(partition=name) if held.records or (held.files and path.is_dir()) else None
+    if mending is Mending.SETTLE:
+        held = _held_in([each for each in map(Path, (each.path for each in findings)) if _is_only_copy(each)])
+        return held if held.records else None
+    return None
+
+
+def _is_only_copy(path: Path) -> bool:
+    """Return whether a left-over file is a segment that is not there, and is not put in its place."""
+    name, log_suffix, suffix = path.name.partition(LOG_SUFFIX)
+    return bool(log_suffix) and suffix != SWAP_SUFFIX and not path.with_name(name + LOG_SUFFIX).exists()
+
+
+def _held_in(paths: Iterable[Path]) -> Held:
+    """Return what log files hold."""
     files = size = records = 0
     is_exact = True
-    for each in sorted(path.rglob(f"*{LOG_SUFFIX}*")) if path.is_dir() else [path]:
+    for each in paths:
         if not each.is_file():
             continue
         files += 1
@@ -600,8 +637,7 @@ def _held_in(path: Path) -> Held | None:
                     is_exact &= not more
         except (KafkaLogError, OSError):
             is_exact = False
-    name = _partition_in(path.name) if path.is_dir() else None
-    return Held(files, size, records, is_exact, name) if records or (files and path.is_dir()) else None
+    return Held(files, size, records, is_exact)
 
 
 def _partition_in(name: str) -> str | None:

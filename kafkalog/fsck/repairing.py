@@ -285,7 +285,7 @@ def _add(change: Change, work: Work) -> None:
         case Mending.EPOCHS:
             work.files.add(name)
         case Mending.SETTLE:
-            work.settles = True
+            work.left_over |= {Path(each.path).name for each in change.findings}
 
 
 def _log_start(directory: Path) -> int | None:

@@ -25,7 +25,6 @@ import numpy as np
 
 from kafkalog.errors import (
     CorruptCheckpointError,
-    CorruptRecordError,
     InconsistentTopicIdError,
     KafkaLogError,
     NotALogError,
@@ -71,6 +70,7 @@ from kafkalog.storage.file_names import (
 from kafkalog.storage.files.durable import make_directory, naming, sync_directory
 from kafkalog.storage.files.open_source import open_source
 from kafkalog.storage.log_config import LogConfig
+from kafkalog.storage.recovery.log_loader import Opening
 from kafkalog.storage.remote_path import local_path, to_path
 from kafkalog.storage.unified_log import WritableLog
 
@@ -187,10 +187,7 @@ def salvage(
                 start = _log_start_offset(source)
                 copy.write_epochs(start)
                 write_partition_metadata(made / PARTITION_METADATA, topic_id)
-                copied = sum(path.stat().st_size for _, path in segment_files(made))
-                with collected_messages() as messages, WritableLog.load(made, config) as log:
-                    if log.size_in_bytes != copied:
-                        raise CorruptRecordError(f"recovery would cut the copy: {'; '.join(messages)}", str(source))
+                with recovered_copy(made, source, config) as log:
                     log.update_high_watermark(log.log_end_offset)
                     if start <= log.log_end_offset:
                         log.maybe_increment_log_start_offset(start)
@@ -232,13 +229,42 @@ def _topic_id(source: Path, destination: Path, topic: str, wanted: str | None) -
     return present
 
 
+@contextmanager
+def recovered_copy(
+    made: Path, original: Path, config: LogConfig | None, log_start_offset: int = 0
+) -> Iterator[WritableLog]:
+    """Open a copy of a partition, or links to its segments, as after an unclean stop, and close it at the end.
+
+    Raises:
+        CorruptRecordError, InvalidRecordError: Recovery would cut a segment. Nothing was cut.
+        KafkaLogError: Recovery refuses the log. The error names the file of the original.
+    """
+    opening = Opening(log_start_offset=log_start_offset, may_cut=False)
+    # Its messages are about files of the copy.
+    with collected_messages():
+        try:
+            with WritableLog.load(made, config, opening) as log:
+                yield log
+        except KafkaLogError as error:
+            if error.path is not None:
+                error.path = str(original / Path(error.path).name)
+            raise error.at(None) from None
+
+
 def leader_epochs(source: Path) -> list[EpochEntry]:
     """Return the leader epochs of a partition, as its checkpoint has them; none if it is damaged."""
+    path, why = source / LEADER_EPOCH_CHECKPOINT, None
     try:
-        return read_leader_epoch_checkpoint(source / LEADER_EPOCH_CHECKPOINT)
+        found = read_leader_epoch_checkpoint(path)
     except (CorruptCheckpointError, OSError) as error:
-        _log.warning("%s; the leader epochs are those of the batches", error)
+        why = str(error)
+    else:
+        if any(min(each) < 0 for each in found):
+            why = f"{path}: a leader epoch or its start offset is negative"
+    if why is not None:
+        _log.warning("%s; the leader epochs are those of the batches", why)
         return []
+    return found
 
 
 def _log_start_offset(source: Path) -> int:
@@ -294,18 +320,22 @@ class Dropped:
 
     Attributes:
         batches: The number of readable batches.
+        damaged: Whether bytes between them, or any of them, are damaged.
         first: The first offset that damage may hide; None: unknown.
         last: The last one; None: unknown.
+        sound: The first and last offsets of the batches that are sound, but wrong where they are.
     """
 
     batches: int
+    damaged: bool
     first: int | None
     last: int | None
+    sound: Sequence[tuple[int, int]] = ()
 
     @property
     def has_offsets(self) -> bool:
-        """Whether any offset is lost, as far as known."""
-        return self.first is None or self.last is None or self.first <= self.last
+        """Whether damage may hide any offset."""
+        return self.damaged and (self.first is None or self.last is None or self.first <= self.last)
 
 
 def kept_and_dropped(
@@ -324,22 +354,27 @@ def kept_and_dropped(
         elif finding.code in _UNREADABLE:
             unreadable.add(finding.position)
         report(finding)
-    end, batches, damaged = scope.bounds.base, 0, False
+    end, batches, damaged, sound = scope.bounds.base, 0, False, list[tuple[int, int]]()
     for item in walk(source, scope.bounds):
         if not isinstance(item, Run):
             damaged = True
             continue
         good = _good(item, scope.bounds, -1 if end is None else end - 1, wrong, unreadable)
-        at, first = 0, first_offsets(item.rows)
-        for start, stop in _ranges(good):
+        at, first, last = 0, first_offsets(item.rows), item.rows["last_offset"]
+        wrong_here = (item.valid & ~good).tolist()
+        for start, stop in [*_ranges(good), (len(good), len(good))]:
             batches += start - at
+            damaged |= not item.valid[at:start].all()
+            sound += ((int(first[i]), int(last[i])) for i in range(at, start) if wrong_here[i])
+            if start == stop:
+                break
             if damaged or batches:
-                yield Dropped(batches, end, int(first[start]) - 1)
+                yield Dropped(batches, damaged, end, int(first[start]) - 1, sound)
             yield Kept(item, start, stop)
-            end, batches, damaged, at = int(item.rows["last_offset"][stop - 1]) + 1, 0, False, stop
-        batches += len(good) - at
+            end, batches, damaged, sound, at = int(last[stop - 1]) + 1, 0, False, [], stop
     if damaged or batches:
-        yield Dropped(batches, end, None if scope.bounds.following is None else scope.bounds.following - 1)
+        last_offset = None if scope.bounds.following is None else scope.bounds.following - 1
+        yield Dropped(batches, damaged, end, last_offset, sound)
 
 
 def _good(
@@ -488,11 +523,27 @@ def _write(out: FileIO, data: bytes | memoryview) -> None:
 
 
 def lost_offsets(path: Path, bounds: Bounds) -> list[tuple[int | None, int | None]]:
-    """Return the ranges of offsets between the good batches of a segment that damage may hide; None: unknown."""
+    """Return the ranges of offsets of a segment that are in no good batch, as far as damage may hide them.
+
+    These are the offsets between good batches, and those of sound batches that are wrong where they are. None: unknown.
+    """
     scope = Scope(str(path), bounds, bounds.following is not None)
+    lost, sound, kept = list[tuple[int | None, int | None]](), list[tuple[int, int]](), [np.empty((2, 0), np.int64)]
     with closing(open_source(path)) as source:
-        parts = kept_and_dropped(source, scope, lambda _: None)
-        return [(part.first, part.last) for part in parts if isinstance(part, Dropped) and part.has_offsets]
+        for part in kept_and_dropped(source, scope, lambda _: None):
+            if isinstance(part, Kept):
+                rows = part.run.rows[part.start : part.stop]
+                kept.append(np.stack([first_offsets(rows), rows["last_offset"]]))
+            else:
+                lost += [(part.first, part.last)] if part.has_offsets else []
+                sound += part.sound
+    first, last = np.concatenate(kept, axis=1)
+    for offsets in sound:
+        # The same offsets may be in a good batch.
+        before = np.searchsorted(first, offsets[0], "right") - 1
+        if before < 0 or last[before] < offsets[0]:
+            lost.append(offsets)
+    return lost
 
 
 def _ranges(flags: Flags) -> Iterator[tuple[int, int]]:

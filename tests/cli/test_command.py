@@ -68,6 +68,13 @@ def test_a_stream_is_no_log(kafkalog: Kafkalog, name: str) -> None:
     assert "a log is not read from stdin; give a file or a directory" in ran.err
 
 
+@pytest.mark.parametrize("command", ["verify", "repair", "recover", "status"])
+def test_an_empty_path_is_not_the_working_directory(kafkalog: Kafkalog, command: str) -> None:
+    ran = kafkalog(command, "")
+    assert ran.code == 2
+    assert "an empty path" in ran.err
+
+
 def test_the_version(kafkalog: Kafkalog) -> None:
     assert kafkalog("--version") == (0, f"kafkalog {__version__}\n", "")
 

@@ -57,10 +57,13 @@ class EpochEntry(NamedTuple):
 def read_offset_checkpoint(path: Path) -> dict[TopicPartition, int]:
     """Read the offset per partition; return an empty dict if the file is missing or empty.
 
+    A line without a topic's name is passed over: it is of no partition, and a broker drops it when it writes the file.
+
     Raises:
         CorruptCheckpointError: The file does not follow the format.
     """
-    return dict(_parse_entries(path, read_small_text(path, MAX_BYTES), _offset_entry))
+    entries = _parse_entries(path, read_small_text(path, MAX_BYTES), _offset_entry)
+    return {partition: offset for partition, offset in entries if partition.topic}
 
 
 def read_damaged_offset_checkpoint(path: Path) -> tuple[dict[TopicPartition, int], list[str]]:
@@ -79,7 +82,7 @@ def read_damaged_offset_checkpoint(path: Path) -> tuple[dict[TopicPartition, int
     for number, line in enumerate(lines):
         with suppress(ValueError):
             partition, offset = _offset_entry(line)
-            if partition not in offsets and _REPLACED not in line:
+            if partition.topic and partition not in offsets and _REPLACED not in line:
                 offsets[partition] = offset
                 continue
         if number >= _HEADER_LINES and line.strip():

@@ -105,6 +105,7 @@ class Opening:
         scheduler: Runs background tasks; None gives the log its own.
         progress: Called during recovery with the number of bytes done and the total.
         decompression_limit: The number of bytes that one batch may decompress to.
+        may_cut: Whether recovery may cut off what is not valid at the end of a segment; else that is an error.
         at_truncation: Called after log start or recovery point have decreased, before records are cut off. It must
             write them to the checkpoints.
         ensure_alone: Raises LogLockedError if the lock no longer excludes other writers.
@@ -120,6 +121,7 @@ class Opening:
     scheduler: Scheduler | None = None
     progress: Progress | None = None
     decompression_limit: int = DEFAULT_LIMIT
+    may_cut: bool = True
     at_truncation: Callable[["Log"], None] = field(default=lambda _: None)
     ensure_alone: Callable[[], None] = field(default=lambda: None)
     at_end: Callable[["Log", Ending], None] = field(default=lambda *_: None)
@@ -360,7 +362,7 @@ class _Loading:
         state, start = self._empty_producer_state(), self._opening.log_start_offset
         rebuild_producer_state(state, self.segments, start, segment.base_offset, self._home.clock())
         try:
-            cut = recover_segment(segment, state, self._epochs)
+            cut = recover_segment(segment, state, self._epochs, may_cut=self._opening.may_cut)
         except SegmentOffsetOverflowError as error:
             if not segment.has_overflow:
                 # No broker can load it either. The file was probably copied or renamed, so it must not be truncated.
@@ -430,6 +432,8 @@ class _Loading:
         try:
             return self._recover_segment(segment)
         except InvalidOffsetError as error:
+            if not self._opening.may_cut:
+                raise
             size = segment.size_in_bytes
             cut = segment.truncate_to(segment.base_offset)
             _log.warning("%s: all its %d bytes removed: its offsets do not rise: %s", segment.path, size, error)

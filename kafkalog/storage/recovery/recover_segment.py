@@ -31,7 +31,11 @@ _log = logging.getLogger(__name__)
 
 
 def recover_segment(
-    segment: LogSegment, producer_state: ProducerStateManager, leader_epochs: LeaderEpochCache | None
+    segment: LogSegment,
+    producer_state: ProducerStateManager,
+    leader_epochs: LeaderEpochCache | None,
+    *,
+    may_cut: bool = True,
 ) -> int:
     """Rebuild the indexes of a segment from its batches, and truncate the file before the first invalid batch.
 
@@ -39,24 +43,31 @@ def recover_segment(
         segment: The segment.
         producer_state: The state at the segment's base offset; it is updated to the segment's end.
         leader_epochs: Receives the epochs that begin in the segment; may be None.
+        may_cut: Whether to truncate the file. Otherwise an invalid batch is an error.
 
     Returns:
         The number of bytes cut off.
 
     Raises:
+        CorruptRecordError, InvalidRecordError: A batch is invalid, and the file may not be truncated.
         SegmentOffsetOverflowError: An offset is too far from the base offset for the indexes.
         InvalidOffsetError: The offsets do not rise.
     """
-    return segment.rebuild(_SegmentRecovery(segment, producer_state, leader_epochs).read_batches)
+    return segment.rebuild(_SegmentRecovery(segment, producer_state, leader_epochs, may_cut).read_batches)
 
 
 class _SegmentRecovery:
     """One scan of the batches of a segment whose indexes are empty."""
 
     def __init__(
-        self, segment: LogSegment, producer_state: ProducerStateManager, leader_epochs: LeaderEpochCache | None
+        self,
+        segment: LogSegment,
+        producer_state: ProducerStateManager,
+        leader_epochs: LeaderEpochCache | None,
+        may_cut: bool,
     ) -> None:
         self._segment = segment
+        self._may_cut = may_cut
         self._producer_state = producer_state
         self._leader_epochs = leader_epochs
         self._last_indexed = 0
@@ -70,7 +81,13 @@ class _SegmentRecovery:
             for entries in self._segment.log.sound_runs():
                 self._take(entries)
         except (CorruptRecordError, InvalidRecordError) as error:
-            _log.warning("%s", error.at(str(self._segment.path), self._valid_bytes))
+            error = error.at(str(self._segment.path), self._valid_bytes)
+            if not self._may_cut:
+                raise error from None
+            _log.warning("%s", error)
+        if not self._may_cut and self._valid_bytes < self._segment.size_in_bytes:
+            path, size = str(self._segment.path), self._segment.size_in_bytes
+            raise CorruptRecordError("recovery would cut the segment", path, self._valid_bytes, size, self._valid_bytes)
         return self._valid_bytes, self._largest
 
     def _take(self, entries: Entries) -> None:

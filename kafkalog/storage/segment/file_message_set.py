@@ -329,8 +329,11 @@ class FileMessageSet(MessageSet):
         if max(offset, timestamp) > INT64_MAX:
             return None
         wanted = max(offset, NO_OFFSET), max(timestamp, ANY_TIMESTAMP)
-        if hint is None or not start:
+        if hint is None:
             found, *stop = self._search_with(kernel, self._place(start), wanted, -1)
+        elif start <= 0:
+            # A damaged index has positions before the file.
+            found, *stop = self._search_with(kernel, self._first, wanted, -1)
         else:
             position = self._first + start
             found, *stop = self._search_with(kernel, position, wanted, hint)
