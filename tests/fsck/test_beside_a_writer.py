@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 from kafkalog import ByteBufferMessageSet, LogConfig, LogManager, Record
 from kafkalog.fsck import Severity, verify_path
+from kafkalog.fsck.layout_checks import modes, names_in
 from kafkalog.storage.checkpoint.checkpoint_file import EpochEntry, read_leader_epoch_checkpoint
 
 SECONDS = 2.0
@@ -46,6 +48,25 @@ def test_what_a_writer_does_meanwhile_is_no_damage(tmp_path: Path) -> None:
         stop.set()
         writer.join()
     assert damage(tmp_path) == []
+
+
+def test_a_file_that_is_deleted_after_the_directory_was_listed_is_no_damage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with LogManager(tmp_path, "a") as manager:
+        manager.create("orders-0").append([Record(b"v")])
+    may_be_read = os.access
+
+    def deleted_before(path: str, mode: int) -> bool:
+        Path(path).unlink(missing_ok=True)
+        return may_be_read(path, mode)
+
+    monkeypatch.setattr(os, "access", deleted_before)
+    directory = tmp_path / "orders-0"
+    names = names_in(directory)
+    assert names.files
+    assert list(modes(directory, names)) == []
+    assert names_in(directory).files == set()
 
 
 def test_an_epoch_that_begins_after_its_partition_was_read_is_no_damage(
