@@ -150,7 +150,7 @@ def modes(directory: Path, names: Names) -> Iterator[Finding]:
             elif status.st_uid != own.st_uid and own.st_uid and not status.st_mode & stat.S_IWOTH:
                 message = "it belongs to another user than its directory"
                 yield Finding("mode", path, message, expected=own.st_uid, found=status.st_uid, situation="owner")
-            elif name in names.files and not os.access(path, os.R_OK) and os.access(path, os.F_OK):
+            elif name in names.files and not os.access(path, os.R_OK) and Path(path).exists():
                 # A file that was deleted after its stat may not be read either.
                 yield unreadable(path, PermissionError(errno.EACCES, os.strerror(errno.EACCES), path))
     except OSError as error:

@@ -11,8 +11,6 @@ Nothing is decompressed. Only recovery checks less (`MessageSet.sound_runs`): as
 Source: clients/.../common/record/{DefaultRecordBatch,LegacyRecord,ByteBufferLogInputStream}.java.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -26,23 +24,9 @@ from kafkalog.record.layout import LOG_OVERHEAD, RECORD_BATCH_OVERHEAD, RECORD_O
 _LARGEST_CODEC = int(CompressionType.ZSTD)
 
 
-class Validity(NamedTuple):
-    """How many entries are valid, and what kinds of batches they are.
-
-    Attributes:
-        valid: The number of valid rows before the first invalid one.
-        error: The error of row `valid`; None if all rows are valid.
-        compressed: Whether any of the valid entries is compressed.
-        control: Whether any of the valid entries is a control batch.
-    """
-
-    valid: int
-    error: KafkaLogError | None
-    compressed: bool
-    control: bool
-
-
-def check_entries(rows: NDArray[np.void], view: memoryview, position: int = 0, *, check_crcs: bool = True) -> Validity:
+def check_entries(
+    rows: NDArray[np.void], view: memoryview, position: int = 0, *, check_crcs: bool = True
+) -> tuple[int, KafkaLogError | None, bool, bool]:
     """Find the first entry of an unknown format, shorter than its header, or with a wrong checksum.
 
     Args:
@@ -50,13 +34,17 @@ def check_entries(rows: NDArray[np.void], view: memoryview, position: int = 0, *
         view: The bytes of the entries.
         position: The position in the file of `view[0]`.
         check_crcs: Whether to check checksums.
+
+    Returns:
+        The number of valid rows before it; its error, None if all rows are valid; whether any of the valid rows is
+        compressed; whether any is a control batch.
     """
     bad, computed, compressed, control = first_unsound(view, rows, position, check_crcs)
     if bad == len(rows):
-        return Validity(bad, None, compressed, control)
+        return bad, None, compressed, control
     is_readable = first_unreadable(rows[bad : bad + 1])
     error = wrong_checksum(rows[bad], computed) if is_readable else unreadable(rows[bad])
-    return Validity(bad, error, compressed, control)
+    return bad, error, compressed, control
 
 
 def ensure_valid(rows: NDArray[np.void], view: memoryview, position: int = 0, *, path: str | None = None) -> None:
@@ -71,7 +59,7 @@ def ensure_valid(rows: NDArray[np.void], view: memoryview, position: int = 0, *,
     Raises:
         CorruptRecordError: An unknown format, an entry shorter than its header, or a wrong checksum.
     """
-    error = check_entries(rows, view, position).error
+    error = check_entries(rows, view, position)[1]
     if error is not None:
         raise error.at(path)
 

@@ -187,7 +187,7 @@ def _most_together(regions: "_Regions", reading: Reading) -> tuple[int, int]:
 
 
 def _regions(entries: Entries, reading: Reading, *, control: bool) -> "Iterator[_Regions]":
-    """Yield the regions of all rows or, if any is compressed, of as many at a time as may be decompressed together.
+    """Return the regions of all rows or, if any is compressed, of as many at a time as may be decompressed together.
 
     Each step may find an error in a row and pass on the rows before it, so the error of the earliest row remains.
     """
@@ -196,9 +196,8 @@ def _regions(entries: Entries, reading: Reading, *, control: bool) -> "Iterator[
     if has_control and not control:
         rows = rows[(rows["attributes"] & CONTROL_BIT == 0) | (rows["magic"] < 2)]
     if not compressed:
-        yield _Regions(entries.view, rows, error=error)
-        return
-    yield from _decompressed(entries._replace(rows=rows), reading.decompression_limit, error)
+        return iter([_Regions(entries.view, rows, error=error)])
+    return _decompressed(entries._replace(rows=rows), reading.decompression_limit, error)
 
 
 class _Regions(NamedTuple):

@@ -146,7 +146,7 @@ class RecordBatch:
     @property
     def is_valid(self) -> bool:
         """Whether the format is known, the size is at least that of the header, and the checksum is right."""
-        return check_entries(*self._entries).error is None
+        return check_entries(*self._entries)[1] is None
 
     def ensure_valid(self) -> None:
         """Check the format, the size and the checksum.

@@ -17,6 +17,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from datetime import datetime
 from io import UnsupportedOperation
 from itertools import chain
+from operator import methodcaller
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, SupportsIndex, TypeAlias, TypeVar, get_args, overload
 
@@ -55,6 +56,8 @@ if TYPE_CHECKING:
 # What to do if the first offset wanted is before the log start or after the log end.
 OnOutOfRange: TypeAlias = Literal["raise", "earliest", "latest"]
 _CHOICES = get_args(OnOutOfRange)
+# The first record of each part is built alone: after a seek, callers often want no more.
+_lists_of = methodcaller("record_lists", first=1)
 _Part = TypeVar("_Part", RecordColumns, RecordBatch)
 
 
@@ -370,7 +373,7 @@ class Log(ABC):
             SerializationError: A deserializer failed.
         """
         columns = self.columns(start, end, isolation=isolation, on_out_of_range=on_out_of_range)
-        found = chain.from_iterable(_record_lists(columns))
+        found = chain.from_iterable(chain.from_iterable(map(_lists_of, columns)))
         if key_deserializer is None and value_deserializer is None:
             return found
         # Late, because it imports msgspec, which takes 20 ms.
@@ -652,12 +655,3 @@ class Log(ABC):
 def _check_choice(on_out_of_range: OnOutOfRange) -> None:
     if on_out_of_range not in _CHOICES:
         raise ValueError(f"on_out_of_range is {on_out_of_range!r}, not one of {', '.join(_CHOICES)}")
-
-
-def _record_lists(columns: Iterator[RecordColumns]) -> Iterator[list[Record]]:
-    """Yield lists of records. The first list has one record: after a seek, callers often want no more."""
-    first: int | None = 1
-    for part in columns:
-        yield from part.record_lists(first=first)
-        first = None
-        del part

@@ -326,19 +326,15 @@ class FileMessageSet(MessageSet):
         self, kernel: _Search[_Found], start: int, offset: int, timestamp: int, hint: int | None
     ) -> _Found | None:
         """Return the result of the kernel; a hint that does not lead to a batch at or before its offset is ignored."""
-        if max(offset, timestamp) > INT64_MAX:
+        if offset > INT64_MAX:
             return None
-        wanted = max(offset, NO_OFFSET), max(timestamp, ANY_TIMESTAMP)
-        if hint is None:
-            found, *stop = self._search_with(kernel, self._place(start), wanted, -1)
-        elif start <= 0:
-            # A damaged index has positions before the file.
+        wanted = max(offset, NO_OFFSET), timestamp
+        # A damaged index has positions before the file.
+        position = self._place(start) if hint is None else self._first + max(start, 0)
+        known = -1 if hint is None or position == self._first else hint
+        found, *stop = self._search_with(kernel, position, wanted, known)
+        if found is None and stop[1] == position > self._first and hint is not None:
             found, *stop = self._search_with(kernel, self._first, wanted, -1)
-        else:
-            position = self._first + start
-            found, *stop = self._search_with(kernel, position, wanted, hint)
-            if found is None and stop[1] == position:
-                found, *stop = self._search_with(kernel, self._first, wanted, -1)
         if found is None:
             self._check_end(Stop(*stop))
         return found
