@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from kafkalog.fsck.explaining import Explanation, PartitionStart, Step
 
-# So many findings of one code are shown of a partition, unless --verbose.
+# The most findings of one code that are shown for a partition without --verbose.
 _SHOWN = 3
 
 EPILOG = """\b

@@ -88,8 +88,8 @@ def open_unhidden(path: Path) -> tuple[ReadOnlyLog, list[KafkaLogError]]:
     if hidden is None:
         return log, missing
     log.close()
-    told = CorruptCheckpointError(f"{hidden.message}: {follows}", hidden.path, None, hidden.expected, hidden.found)
-    return ReadOnlyLog(path, from_first_segment=True), [told.at(str(path)), *missing]
+    warning = CorruptCheckpointError(f"{hidden.message}: {follows}", hidden.path, None, hidden.expected, hidden.found)
+    return ReadOnlyLog(path, from_first_segment=True), [warning.at(str(path)), *missing]
 
 
 class Source:

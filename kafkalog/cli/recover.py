@@ -72,7 +72,7 @@ def recover(directory: Path, jobs: int | None, form: str, quiet: bool) -> int:
                 _show(result, silent=quiet or form == "json")
         ended = True
     finally:
-        # Also after an error or an interruption: what was changed is told.
+        # Changes are reported also after an error or an interruption.
         summary = _summary(results, size, time.monotonic() - start)
         if form == "json":
             partitions = [_fields(each) for each in results]

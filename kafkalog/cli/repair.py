@@ -170,20 +170,20 @@ def _lines(plan: RepairPlan, journal: Path | None) -> list[str]:
             lines.append(f"  to keep its records: {salvage if change.path.is_dir() else dump}")
     for left in plan.left:
         lines += [f"left: {left.finding}", f"  {left.why}"]
-    told = counted(len(plan.changes), "change") if plan.changes else "nothing to change"
+    summary = counted(len(plan.changes), "change") if plan.changes else "nothing to change"
     if plan.left:
-        told += f", {counted(len(plan.left), 'finding')} left"
+        summary += f", {counted(len(plan.left), 'finding')} left"
     if journal is not None:
         if any(change.holds for change in plan.changes):
             lines.append("records were moved into the journal: do not delete it before they are elsewhere")
         lines += [
-            f"{told}; the journal is {journal}",
+            f"{summary}; the journal is {journal}",
             f"to undo this: kafkalog repair --undo {shlex.quote(str(journal))}",
         ]
     elif plan.changes:
-        lines.append(f"{told}; nothing was changed. With --apply, it will be")
+        lines.append(f"{summary}; nothing was changed. With --apply, it will be")
     else:
-        lines.append(told)
+        lines.append(summary)
     return lines
 
 

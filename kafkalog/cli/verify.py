@@ -122,14 +122,16 @@ class Report:
 
 def _verdict(path: str, verdict: Verdict) -> list[str]:
     """Return the worst consequence as a line, and if it needs attention, what a broker does and what mends it."""
-    told = verdict.as_dict()
-    numbers = [counted(told[name], name.removesuffix("s")) for name in ("errors", "warnings", "infos") if told[name]]
-    lines = [f"{path_text(path)}: {told['consequence']}: {', '.join(numbers)}: {', '.join(told['codes'])}"]
+    fields = verdict.as_dict()
+    numbers = [
+        counted(fields[name], name.removesuffix("s")) for name in ("errors", "warnings", "infos") if fields[name]
+    ]
+    lines = [f"{path_text(path)}: {fields['consequence']}: {', '.join(numbers)}: {', '.join(fields['codes'])}"]
     if verdict.worst.severity != "info":
-        lines.append(f"  started after a clean stop, a broker {told['clean_start']}")
-        lines.append(f"  started after an unclean stop, it {told['unclean_start']}")
-        if told["mend"]:
-            lines.append(f"  to mend it: {told['mend']}")
+        lines.append(f"  started after a clean stop, a broker {fields['clean_start']}")
+        lines.append(f"  started after an unclean stop, it {fields['unclean_start']}")
+        if fields["mend"]:
+            lines.append(f"  to mend it: {fields['mend']}")
     return lines
 
 

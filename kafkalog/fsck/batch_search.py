@@ -21,9 +21,9 @@ from kafkalog.record import layout
 WINDOW_BYTES = 256 * 1024
 _LONGEST_HEADER = 64
 _PIECE_BYTES = 1 << 20
-# If more than one position in so many is read, converting the whole window first is cheaper.
+# Converting the whole window first is cheaper if more than one position in so many is a candidate.
 _DENSE = 8
-# A search that starts more than so many bytes after the last one computes checksums from its own start.
+# The distance in bytes from the last search from which a search computes checksums from its own start.
 _FAR = 8 << 20
 
 Places = NDArray[np.int64]

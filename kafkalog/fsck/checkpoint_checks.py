@@ -245,16 +245,18 @@ class Checkpoints:
         A topic that the cluster does not have any more was deleted.
         """
         directories = names.directories | names.dangling
-        told: set[TopicPartition] = set()
+        reported: set[TopicPartition] = set()
         for name in _ONCE_REACHED:
             # A broker that renames a partition to delete it writes the recovery points at once, the others later.
             renamed_too = name != RECOVERY_POINT_CHECKPOINT
-            there = {parse_partition_dir(each) for each in directories if renamed_too or not _is_renamed(each)} | told
+            there = {
+                parse_partition_dir(each) for each in directories if renamed_too or not _is_renamed(each)
+            } | reported
             for partition, offset in self.offsets.get(name, {}).items():
                 # A partition without records is no loss.
                 is_deleted = self.cluster is not None and partition.topic not in self.cluster.topic_ids
                 if offset > 0 and partition not in there and not is_deleted:
-                    told.add(partition)
+                    reported.add(partition)
                     yield Finding("partition-gone", self._path(name), f"{partition} has no directory", None, None, 0,
                                   offset - 1, partition=str(partition))  # fmt: skip
 

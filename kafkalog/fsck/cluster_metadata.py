@@ -50,7 +50,7 @@ class Replicas(NamedTuple):
 
 @dataclass(slots=True)
 class ClusterMetadata:
-    """What the cluster's metadata say of topics, settings and features.
+    """The topics, settings and features in the cluster's metadata.
 
     Attributes:
         topic_ids: The id of each topic, by its name.

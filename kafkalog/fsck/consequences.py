@@ -88,7 +88,7 @@ _CUTS = "cuts the segment there" + _ELSE_TRUSTED
 _CUTS_ALL = "cuts the segment there and deletes all later ones" + _ELSE_TRUSTED
 SALVAGE = "kafkalog salvage {directory} COPY/{name}    # or, if other replicas have it: mv {directory} ASIDE"
 OF_METADATA = "mv {directory} ASIDE    # if another controller has the metadata: their log must not have gaps"
-"""What mends a damaged log of the cluster's metadata, in place of salvaging it."""
+"""The advice for a damaged log of the cluster's metadata, which must not be salvaged."""
 SALVAGE_DEEP = SALVAGE.replace("salvage", "salvage --deep", 1)
 _FETCH = "mv {directory} ASIDE    # if other replicas have the records"
 _REPAIR = "kafkalog repair {directory}"
@@ -101,7 +101,7 @@ _ID = _REPAIR + "    # with --topic-id ID, if the directory does not tell it"
 
 _TRUSTS = "trusts the index: reads may begin at a wrong place, and miss records or fail"
 _REBUILDS = "rebuilds it" + _ELSE_TRUSTED
-# Where the other kind of stop is the worse one.
+# The consequences of actions, where the kind of stop decides between them.
 _FOLLOWS = {_SERVES: _LOST, "cuts it off": _REBUILT, "rebuilds it": _REBUILT}
 
 _damaged = Rule(_LOST, _SERVES, _CUTS, SALVAGE)
@@ -209,13 +209,13 @@ RULES: dict[str, Rule] = {
     "partition-metadata-format": Rule(_NO_START, _FATAL, _SAME, _ID),
     "partition-metadata-missing": Rule(_ASIDE, _STRAYS, _SAME, _ID),
     "topic-id-differs": Rule(_ASIDE, _STRAYS, _SAME, _ID),
-    # What the cluster's metadata tell.
+    # Comparison with the cluster's metadata.
     "topic-gone": Rule(_ASIDE, _STRAYS, _SAME),
     "replica-not-assigned": Rule(_ASIDE, _STRAYS, _SAME),
     "topic-name-differs": Rule(_DOUBTFUL, "loads the partition, and serves it to nobody", _SAME),
     # The files of a data directory.
     "checkpoint-format": Rule(_NO_START, _FATAL, _SAME, _REPAIR),
-    # A number in it is none.
+    # A field that is not a number.
     "checkpoint-format, recovery-point": Rule(
         _REBUILT, "takes 0 for all recovery points", "recovers all logs", _REPAIR
     ),
@@ -224,13 +224,13 @@ RULES: dict[str, Rule] = {
         _WRONG, "serves deleted records again, from the first segments on", _SAME, _REPAIR
     ),
     "checkpoint-format, cleaner": Rule(_DOUBTFUL, "compacts nothing in the directory", _SAME, _REPAIR),
-    # It was written when the broker stopped, if only without a line.
+    # A broker that stops writes a header even if there are no entries.
     "checkpoint-empty": Rule(_DOUBTFUL, "finds out the high watermarks again", _SAME),
     "checkpoint-empty, recovery-point": Rule(_REBUILT, _ACCEPTS, "recovers all logs"),
     "checkpoint-empty, log-start": Rule(
         _WRONG, "serves deleted records again, from the first segments on", _SAME, _REPAIR
     ),
-    # It deletes them 30 s after its start, unless `log.initial.task.delay.ms` is another (3.9.1 and 4.2.0).
+    # The deletion comes `log.initial.task.delay.ms` after the start, by default 30 s (3.9.1 and 4.2.0).
     "log-start-unlike-epochs": Rule(
         _DELETED,
         "serves nothing before the log start, and deletes the segments before it when retention first runs",
@@ -252,7 +252,7 @@ RULES: dict[str, Rule] = {
     ),
     "metadata-not-compared": Rule(_HARMLESS, "reads them as it does; no partition was compared with them here", _SAME),
     "quorum-state-format": Rule(_NO_START, "does not start", _SAME),
-    # What another version of Kafka does with the cluster's metadata.
+    # Behaviour of other versions of Kafka with the cluster's metadata.
     "feature-level": Rule(_NO_START, "does not start", _SAME),
     "setting-refused": Rule(_NO_START, _FATAL, _SAME, _SETTING),
     "setting-refused, broker": Rule(_DOUBTFUL, "ignores the setting, and logs an error", _SAME),

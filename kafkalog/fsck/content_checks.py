@@ -25,7 +25,7 @@ from kafkalog.record.record_columns import RecordColumns
 
 # At most so many compressed bytes, or one batch, are decompressed together: decompression bombs must not add up.
 _COMPRESSED_TOGETHER = 32 * 1024
-# Of the records of a batch that are read together, at most so many have findings of the same kind.
+# The most findings of one kind about the records of a batch that are read together.
 MOST_ALIKE = 10
 
 
@@ -241,7 +241,7 @@ class RecordCheck:
 
 
 class _Begun(NamedTuple):
-    """What the records of some batches are found to be so far; one element for each batch.
+    """The state of the check of some batches whose records are read in parts; one element for each batch.
 
     Attributes:
         rows: Their rows of the header table.

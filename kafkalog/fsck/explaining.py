@@ -104,7 +104,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionStart:
-    """What a broker does with one partition.
+    """The steps of a broker with one partition.
 
     Attributes:
         partition: The partition.
@@ -129,7 +129,7 @@ class PartitionStart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """What a broker does when it starts on a data directory.
+    """The steps of a broker that starts on a data directory.
 
     Attributes:
         path: The data directory.
@@ -220,7 +220,7 @@ def explain(
     # The cluster's metadata is loaded first.
     partitions = sorted(place.partitions, key=lambda each: not holds_metadata(each.topic_partition))
     starts = tuple(
-        _Start(each, checkpoints, clean=assumed).told(of_partitions.get(each.path, [])) for each in partitions
+        _Start(each, checkpoints, clean=assumed).described(of_partitions.get(each.path, [])) for each in partitions
     )
     steps = [*_routine(checkpoints, clean=assumed), *(_step(each, recovered=not assumed) for each in own)]
     steps.sort(key=lambda step: _ORDER[step.stage])
@@ -294,7 +294,7 @@ class _Start:
         self._point = checkpoints.recovery_point(partition.topic_partition)
         self._files: list[tuple[int, Path]] = []
         self._recovered: list[tuple[int, Path]] = []
-        # What is not readable is a finding.
+        # An unreadable file is a finding.
         with suppress(OSError):
             self._files = segment_files(partition.path)
             if not self._clean and partition.mark != "delete":
@@ -303,7 +303,7 @@ class _Start:
     def _offset(self, name: str) -> int | None:
         return self._checkpoints.offset(name, self._partition.topic_partition)
 
-    def told(self, findings: list[Finding]) -> PartitionStart:
+    def described(self, findings: list[Finding]) -> PartitionStart:
         """Return what a broker does, with the findings about the partition."""
         steps = [_step(self._as_assumed(each), recovered=self._recovers(each.path)) for each in findings]
         start = max(self._offset(LOG_START_OFFSET_CHECKPOINT) or 0, self._files[0][0] if self._files else 0)
@@ -359,7 +359,7 @@ class _Start:
                 if not log.segments:
                     return start
                 active = log.segments[-1]
-                # What a broker trusts, it looks up in the index.
+                # A broker looks up offsets in an index that it trusts.
                 trusted = not self._recovered and active.translate_offset(active.offset_index.last_offset) is None
                 return active.base_offset if trusted else active.read_next_offset()
         except (KafkaLogError, OSError):
@@ -372,7 +372,7 @@ class _Start:
         try:
             if cut.end != Path(cut.path).stat().st_size:
                 return None
-            # Only a tail goes.
+            # Only a tail is cut off.
             with ReadOnlyLog(self._partition.path) as log:
                 return next(each.read_next_offset() for each in log.segments if each.base_offset == _number(cut.path))
         except (KafkaLogError, OSError):
@@ -391,7 +391,7 @@ class _Start:
             yield Step(stage=Stage.RECOVERY, path=path, does=text)
         if mark == "stray" or holds_metadata(self._partition.topic_partition):
             return
-        # Those that recovery leaves.
+        # Segments that recovery leaves.
         before = sum(following <= start for following, _ in self._files[1:])
         if before and not begins_anew:
             text = f"deletes {_counted(before, 'segment')} before the log start {start}"

@@ -18,7 +18,7 @@ from kafkalog.fsck.log_history import LogHistory
 from kafkalog.storage.file_names import TopicPartition
 from kafkalog.storage.segment.file_message_set import FileMessageSet
 
-# So many batches of a segment are searched for a record without a key.
+# The number of batches of a segment that are searched for a record without a key.
 _SEARCHED = 100
 
 

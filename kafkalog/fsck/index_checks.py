@@ -135,7 +135,7 @@ class IndexCheck:
 
     def see(self, batches: Batches) -> None:
         """Compare the entries that lead to the next batches."""
-        # Where the offsets do not rise, entries cannot be compared with them.
+        # Entries can be compared only with offsets that rise.
         if self._offsets is not None:
             self._compare_positions(self._offsets, batches)
         if self._times is not None and batches.rising:

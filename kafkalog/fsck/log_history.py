@@ -1,4 +1,4 @@
-"""What the walk over the segments of a partition has seen, for checks across segments and of the files beside them."""
+"""The history of the walk over the segments of a partition, for checks across segments and of other files."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -53,7 +53,7 @@ class EpochRange(NamedTuple):
 
 
 class LogHistory:
-    """What the walk over the segments has shown so far; it sees them in order.
+    """The results of the walk over the segments so far, which visits them in order.
 
     Attributes:
         first_base: The base offset of the first segment, which may not be walked.

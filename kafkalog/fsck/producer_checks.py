@@ -32,7 +32,7 @@ from kafkalog.storage.producer.rebuild_producer_state import telling_rows
 _READING = Reading(check_crcs=False, control=True)
 # The versions of a transaction index whose first byte is 0.
 _ACCEPTED = range(256)
-# So many rows are reduced together to those that determine the state.
+# The number of rows that are reduced at a time to those that determine the state.
 _ROWS = 8192
 
 
@@ -49,8 +49,8 @@ class ProducerCheck:
         self.has_snapshots = bool(self._snapshots)
         self.has_producers = False
         self._state = ProducerStateManager(directory, directory.name, writable=False)
-        # Of the present segment: the rows of batches with producers, of which all but the last `_count` are reduced
-        # to those that determine the state, and the bytes of its control batches.
+        # The rows of the current segment's batches that have a producer. All but the last `_count` are already reduced
+        # to those that determine the state. `_control` has the bytes of its control batches by position.
         self._rows: list[Rows] = []
         self._count = 0
         self._control: dict[int, memoryview] = {}

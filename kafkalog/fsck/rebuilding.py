@@ -43,7 +43,7 @@ _OF_A_SEGMENT = re.compile(r"(\d{20})(\.log|\.index|\.timeindex|\.txnindex|\.sna
 
 @dataclass(slots=True)
 class Work:
-    """What to rebuild in one partition.
+    """The files to rebuild in one partition.
 
     Attributes:
         cuts: The size that a segment is cut to, by its name.

@@ -32,7 +32,7 @@ from kafkalog.storage.recovery.log_loader import Opening
 from kafkalog.storage.remote_path import local_path
 from kafkalog.storage.unified_log import WritableLog
 
-# The checkpoints are rewritten as a whole, so not for each of thousands of small partitions.
+# The least time between two writes of the checkpoints, which are rewritten as a whole.
 _CHECKPOINT_SECONDS = 1.0
 
 

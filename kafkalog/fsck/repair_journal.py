@@ -290,7 +290,7 @@ class Journal:
             _move(old, path)
 
     def _ensure_untouched(self, *, done: bool) -> None:
-        # Of several steps for a path, the first shows how it was, the last how it is.
+        # If a path has several steps, its first one has the old state, its last one the new state.
         shown = {step.path: step for step in (self.steps if done else reversed(self.steps))}
         touched = [str(path) for path, step in shown.items() if not step.fits(done=done)]
         if touched:
@@ -311,7 +311,7 @@ class Journal:
             sync_directory(directory)
 
     def _delete(self) -> None:
-        # First, so that nobody takes what is left for a journal.
+        # First, so that an interrupted deletion leaves no valid journal.
         (self.path / _FILE).unlink()
         shutil.rmtree(self.path)
 

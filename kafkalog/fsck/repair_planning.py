@@ -98,13 +98,13 @@ _BLOCKING = {
                     "the log cannot be read as a whole: mend that first"),
     "control-record": "a control record is damaged: salvage the partition",
 }  # fmt: skip
-# What a partition of segments alone is to have once a repair has written another file into it.
+# Files that a partition needs as soon as a repair has written any file but a segment into it.
 _OF_A_BROKER = {"index-missing", "time-index-missing", "snapshot-missing", "leader-epoch-missing"}
 _ON_THEIR_WAY_OUT = ("-delete", "-stray")
 _AN_ID = re.compile(r"topic_id:\s+([A-Za-z0-9_-]{22})(?![A-Za-z0-9_-])")
 _FROM_LINES, _FROM_EPOCHS = "write it anew from the lines that can be read", "write it anew from the leader epochs"
-# So many names or dropped lines are told, and so many characters of each line.
-_NAMES_TOLD, _LINE_TOLD = 10, 120
+# A text names at most so many files or dropped lines, and shows at most so many characters of a line.
+_MOST_NAMED, _MOST_SHOWN = 10, 120
 _TEXTS = {
     Mending.CUT: "cut off the last {size} bytes, no whole batch",
     Mending.DROP: "drop what is damaged",
@@ -183,7 +183,7 @@ class Change:
             correction=f"correct the offsets of {', '.join(sorted(wrong))}" if wrong else anew,
         )
         lost = ", ".join("..".join("?" if each is None else str(each) for each in offsets) for offsets in self.lost)
-        lines = _some([repr(line[:_LINE_TOLD]) for line in self.dropped_lines])
+        lines = _some([repr(line[:_MOST_SHOWN]) for line in self.dropped_lines])
         other = self.cluster_topic_id
         return (
             f"{self.path}: {what}{f'; the cluster has {other}, and a broker sets the partition aside' if other else ''}"
@@ -194,8 +194,8 @@ class Change:
 
 def _some(names: Sequence[str]) -> str:
     """Return the first names, and the number of the others."""
-    more = len(names) - _NAMES_TOLD
-    return ", ".join([*names[:_NAMES_TOLD], *([f"and {more} more"] if more > 0 else [])])
+    more = len(names) - _MOST_NAMED
+    return ", ".join([*names[:_MOST_NAMED], *([f"and {more} more"] if more > 0 else [])])
 
 
 def _is_of_form(finding: Finding) -> bool:
@@ -249,7 +249,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class RepairPlan:
-    """What a repair will do, see `plan_repair`.
+    """The changes that a repair will make; see `plan_repair`.
 
     Attributes:
         path: The data directory or partition.
@@ -409,13 +409,13 @@ class _Planning:
         self._log_starts_lost = not _size_of(starts_file) and bool(
             _size_of(starts_file.with_name(RECOVERY_POINT_CHECKPOINT))
         )
-        # Of what is normal, only left-over files and tails of zeros are looked after.
+        # Findings without harm are ignored, except left-over files and preallocated tails.
         found = [
             (each, MENDINGS.get(f"{each.code}, {each.situation}") or MENDINGS.get(each.code))
             for each in findings
             if each.code in {"left-over", "preallocated-tail"} or each.severity is not Severity.INFO
         ]
-        # What is wrong in a directory that is moved aside goes with it.
+        # Findings in a directory that is moved aside need no change of their own.
         aside = (each for each, mending in found if mending is Mending.ASIDE and not self._why_not(each, mending, None))
         moved = {path for each in aside if (path := Path(each.path)).is_dir()}
         for finding, mending in found:

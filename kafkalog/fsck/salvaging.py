@@ -86,7 +86,7 @@ WRONG_OFFSETS = {
 }
 # The codes of findings about batches that a broker serves, and consumers cannot read.
 _UNREAD = {"unknown-codec", "records-count", "invalid-records", "inner-crc", "inner-offsets"}
-# Of these, the ones of a wrapper whose first offset cannot be read.
+# The subset of `_UNREAD` that hides the first offset of a wrapper.
 _UNREADABLE = {"unknown-codec", "invalid-records"}
 _OF_A_SESSION = {LOCK_FILE, CLEAN_SHUTDOWN_FILE}
 
@@ -316,7 +316,7 @@ class Kept:
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """What is between good batches.
+    """A range between good batches, which is dropped.
 
     Attributes:
         batches: The number of readable batches.

@@ -24,8 +24,8 @@ from kafkalog.storage.file_names import (
     segment_base_offset,
 )
 
-# So many leader epochs are told in a finding.
-_TOLD = 10
+# A finding names at most so many leader epochs.
+_MOST_NAMED = 10
 
 
 def of_error(code: str, path: Path, error: KafkaLogError) -> Finding:
@@ -123,8 +123,8 @@ def _end_now(directory: Path, walked: int) -> int:
 
 
 def _text(entries: Sequence[EpochEntry]) -> str:
-    told = ", ".join(f"{epoch} from {start_offset}" for epoch, start_offset in entries[:_TOLD])
-    return told + (", ..." if len(entries) > _TOLD else "")
+    named = ", ".join(f"{epoch} from {start_offset}" for epoch, start_offset in entries[:_MOST_NAMED])
+    return named + (", ..." if len(entries) > _MOST_NAMED else "")
 
 
 def _differing(

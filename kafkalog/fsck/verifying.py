@@ -260,7 +260,7 @@ def _throttled(options: Options, began: float | None = None, total: Callable[[],
         if ahead > 0:
             time.sleep(ahead)
         else:
-            # What a slow disk has not used is not made up for.
+            # Throughput that a slow disk has not used is not made up for.
             start -= ahead
 
     return replace(options, progress=advance)
@@ -286,7 +286,7 @@ def _directory_findings(place: DataDir, checkpoints: Checkpoints, options: Optio
 def _counted(findings: Iterator[Finding], summary: Summary, *places: str) -> Iterator[Finding]:
     """Yield the findings, counting them, also for the verdicts on `places`, and the time it takes to find them.
 
-    Each file that cannot be read is told of once, whichever check comes to it first.
+    Each file that cannot be read is reported once, by the first check that reads it.
     """
     start, unread = time.monotonic(), set[str]()
     for finding in findings:

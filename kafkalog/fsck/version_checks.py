@@ -23,10 +23,10 @@ _MIB = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class KafkaVersion:
-    """What a version of Kafka takes.
+    """The settings and features that a version of Kafka accepts.
 
     Attributes:
-        features: The smallest and the largest level of each feature; of others, none.
+        features: The smallest and the largest level of each feature; other features are not accepted.
         unknown: The names of settings of topics and of brokers that it does not have.
         least: The smallest value of settings of topics and of brokers that other versions allow to be smaller.
     """

@@ -226,7 +226,7 @@ def _decompressed(entries: Entries, limit: int, error: KafkaLogError | None) -> 
     sizes = ends - starts
     columns = starts, ends, *(rows[name] for name in ("magic", "compression_type", "records_count"))
     first, out = 0, Gathered(sizes)
-    # As lists: to take the fields from each row costs several times as much.
+    # Lists, because access to the fields of single rows costs several times as much.
     for i, (start, end, magic, codec, count) in enumerate(zip(*(each.tolist() for each in columns), strict=True)):
         region = entries.view[start:end]
         try:

@@ -19,7 +19,7 @@ from kafkalog._speedups.record import Record, build_records
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# So many objects are created at a time: few enough that they stay in the cache until they are used.
+# The number of objects created at a time: few enough to stay in the cache until they are used.
 RECORDS_AT_A_TIME = 1024
 
 

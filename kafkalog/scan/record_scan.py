@@ -45,7 +45,7 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """What there is to scan in a partition or a file at one moment.
+    """The segments and offsets to scan, as of one moment.
 
     Attributes:
         parts: The segments.
@@ -93,7 +93,7 @@ def extent_of(path: Path) -> Extent:
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """What could not be read, and why.
+    """A file or directory that could not be read, and why.
 
     Attributes:
         path: Its file; None: the directory.
@@ -164,7 +164,7 @@ class RecordScan:
         return Progress(self._done_bytes, self._total_bytes)
 
     def __iter__(self) -> Iterator[RecordColumns]:
-        """Yield the records; empty columns where there are none for a while, so that progress can be told."""
+        """Yield the records; empty columns where there are none for a while, so that progress can be reported."""
         before = 0
         for part in self._parts:
             self.base_offset = part.base_offset

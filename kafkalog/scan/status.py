@@ -43,7 +43,7 @@ CONFIG = LogConfig()
 
 
 class Health(StrEnum):
-    """What a quick look found. OK: nothing; the bytes of the segments were not checked."""
+    """The result of a quick look. OK: no problem was found, but the bytes of segments were not checked."""
 
     OK = "ok"
     HANGING = "hanging transaction"
@@ -116,10 +116,10 @@ class DirectoryStatus:
         """Read the checkpoints again that have been replaced."""
         self._unread: dict[str, KafkaLogError | OSError] = {}
         self._offsets = [self._read(file) for file in self._files]
-        told = {each.path for each in self._findings}
+        reported = {each.path for each in self._findings}
         self.problems: list[Finding | KafkaLogError | OSError] = [
             *self._findings,
-            *(each for each in self._unread.values() if _path_of(each) not in told),
+            *(each for each in self._unread.values() if _path_of(each) not in reported),
         ]
 
     def _read(self, file: OffsetCheckpointFile) -> Mapping[TopicPartition, int]:

@@ -90,8 +90,8 @@ def _resolve(
 def _warn_of_seconds(bound: Bound) -> None:
     for time in [bound.figure] if isinstance(bound.figure, int) else bound.figure.values():
         if bound.is_time and 0 < time < _AS_SECONDS:
-            told = datetime.fromtimestamp(time / 1000, UTC).date()
-            _log.warning("option %s: %d ms is %s; are seconds meant?", bound.option, time, told)
+            day = datetime.fromtimestamp(time / 1000, UTC).date()
+            _log.warning("option %s: %d ms is %s; are seconds meant?", bound.option, time, day)
             return
 
 
@@ -175,9 +175,9 @@ def _is_silently_empty(source: Partition, asked: OffsetRange, found: OffsetRange
 def _warn_of_empty(sources: list[Partition], options: ReadOptions) -> None:
     """Log one warning for all partitions of which nothing is read."""
     if sources:
-        told = "; ".join(_described(each, options) for each in sources[:_MOST_NAMED])
+        empty = "; ".join(_described(each, options) for each in sources[:_MOST_NAMED])
         others = f"; so it is with {len(sources) - _MOST_NAMED} more" if len(sources) > _MOST_NAMED else ""
-        _log.warning("nothing is read of %s%s", told, others)
+        _log.warning("nothing is read of %s%s", empty, others)
 
 
 def _described(source: Partition, options: ReadOptions) -> str:

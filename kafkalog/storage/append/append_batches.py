@@ -129,13 +129,13 @@ class BatchAppender:
             largest = int(result.headers["size_in_bytes"].max())
             check_message_size(largest, config.max_message_bytes, self._path, when=" once it is converted")
         is_stamped = config.message_timestamp_type is TimestampType.LOG_APPEND_TIME
-        told = info._replace(
+        assigned = info._replace(
             first_offset=first,
             last_offset=first + result.records_count - 1,
             max_timestamp=result.max_timestamp,
             log_append_time=now if is_stamped else -1,
         )
-        return Incoming(result.message_set, result.headers, headers_of(result.headers), told)
+        return Incoming(result.message_set, result.headers, headers_of(result.headers), assigned)
 
     def _note_epochs(self, headers: list[Header]) -> None:
         epochs = self._state.epochs

@@ -35,10 +35,10 @@ A_NUMBER = "a number"
 """`expected` of an error about a word in an entry that is not a number."""
 _VERSION = 0
 _HEADER_LINES = 2
-# What a byte that is not UTF-8 becomes.
+# The replacement for a byte that is not UTF-8.
 _REPLACED = "\ufffd"
 _WHITESPACE = re.compile(r"[ \t\n\x0b\f\r]+")
-# What no line can have: whitespace, and the bytes of a file name that are not UTF-8.
+# Characters that no line can have: whitespace, and the bytes of a file name that are not UTF-8.
 _UNFIT = re.compile(r"[ \t\n\x0b\f\r\ud800-\udfff]")
 _INT32, _INT64 = range(-INT32_MAX - 1, INT32_MAX + 1), range(-INT64_MAX - 1, INT64_MAX + 1)
 

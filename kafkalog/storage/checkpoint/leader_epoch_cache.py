@@ -68,8 +68,8 @@ class LeaderEpochCache:
         self._entries = tuple(entries)
 
     def __repr__(self) -> str:
-        told = ", ".join(f"{epoch} from {start_offset}" for epoch, start_offset in self._entries)
-        return f"<LeaderEpochCache {self.path}: {told or 'no epochs'}>"
+        epochs = ", ".join(f"{epoch} from {start_offset}" for epoch, start_offset in self._entries)
+        return f"<LeaderEpochCache {self.path}: {epochs or 'no epochs'}>"
 
     @property
     def entries(self) -> tuple[EpochEntry, ...]:

@@ -98,7 +98,7 @@ def _read_checkpoint(path: Path) -> dict[TopicPartition, int]:
 
 @dataclass(slots=True)
 class _History:
-    """What this process has done in a data directory since it locked something there, shared by its sessions.
+    """The record of this process in a data directory since it first locked something there, shared by its sessions.
 
     Attributes:
         was_clean: Whether the clean-shutdown marker was there at the beginning.

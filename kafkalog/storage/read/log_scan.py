@@ -150,7 +150,7 @@ class Walk:
                 self._next = max(start, int(part.offset[done - 1]) + 1)
             if own < len(part):
                 raise self._foreign_offset(chunk, part, own)
-            # Else it would keep decompressed bytes while the next ones are decompressed.
+            # A reference would keep the decompressed bytes alive while the next ones are decompressed.
             del part, wanted
 
     def batches(self) -> Iterator[RecordBatch]:
@@ -209,7 +209,7 @@ class Walk:
                 reach = min(span, reach)
                 entries, reach = _read(message_set, position, reach), RUN_GROWTH * reach
             if following >= self._stop:
-                # Else it is checked with the next chunk.
+                # Otherwise the next chunk checks it.
                 self._check_is_there(last, segment)
             if following != _base(self._segments_now().higher(segment.base_offset)):
                 # The segment may have become longer.

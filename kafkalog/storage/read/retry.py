@@ -84,7 +84,7 @@ def _begins_with(found: Entries | None, before: Entries | None) -> bool:
 
 
 class _Failure(NamedTuple):
-    """What an error was due to, and until when a change that goes on is waited for (monotonic clock, seconds)."""
+    """The cause of an error, and the time until which to wait for the end of a change (monotonic clock, seconds)."""
 
     found: tuple[object, ...]
     until: float
