@@ -25,7 +25,7 @@ from kafkalog.storage.data_dir.discover import DataDir, LogFile, PartitionDir, d
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from kafkalog.fsck.repair_planning import RepairPlan
+    from kafkalog.fsck.repair_plan import RepairPlan
 
 EPILOG = """\b
 Exit codes:

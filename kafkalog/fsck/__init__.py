@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from kafkalog.fsck.explaining import Explanation, explain
     from kafkalog.fsck.findings import Finding, Summary, Verdict
     from kafkalog.fsck.recovering import RecoveredPartition, bytes_to_recover, recover
-    from kafkalog.fsck.repair_planning import Change, Left, Mending, RepairPlan, plan_repair
+    from kafkalog.fsck.repair_plan import Change, Left, Mending, RepairPlan
+    from kafkalog.fsck.repair_planning import plan_repair
     from kafkalog.fsck.repairing import apply_repair, undo_repair
     from kafkalog.fsck.salvaging import SalvagedPartition, salvage
     from kafkalog.fsck.verifying import Options, verify_path
@@ -62,7 +63,8 @@ _HOMES = homes_of(
         "kafkalog.fsck.explaining": "Explanation explain",
         "kafkalog.fsck.findings": "Finding Summary Verdict",
         "kafkalog.fsck.recovering": "RecoveredPartition bytes_to_recover recover",
-        "kafkalog.fsck.repair_planning": "Change Left Mending RepairPlan plan_repair",
+        "kafkalog.fsck.repair_plan": "Change Left Mending RepairPlan",
+        "kafkalog.fsck.repair_planning": "plan_repair",
         "kafkalog.fsck.repairing": "apply_repair undo_repair",
         "kafkalog.fsck.salvaging": "SalvagedPartition salvage",
         "kafkalog.fsck.verifying": "Options verify_path",

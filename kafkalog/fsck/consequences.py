@@ -56,7 +56,7 @@ class Rule(NamedTuple):
         unclean: What it does at its start after an unclean stop.
         mend: The command that mends it while the broker is stopped, with `{path}`, `{directory}` and `{name}`: the
             file, its directory, and the name of that; empty if there is nothing to mend. What `kafkalog repair` does
-            is in `repair_planning`.
+            is in `repair_plan`.
     """
 
     consequence: Consequence

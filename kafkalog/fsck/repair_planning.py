@@ -1,32 +1,40 @@
 """The plan of a repair: `plan_repair`. It only reads; `repairing` carries it out.
 
-Each finding of `verify_path` is mended by one kind of change at most, by its code (`MENDINGS`). What is made anew
-follows from the log; so nothing is rebuilt beside a damaged log until its damage is dropped.
+Rebuilt files follow from the log, so nothing is rebuilt beside a damaged log until its damage is dropped.
 """
 
 import os
 import re
-from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from enum import StrEnum
-from functools import cached_property
+from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
 
 from kafkalog._speedups.row_counts import count_rows
-from kafkalog.errors import CorruptCheckpointError, KafkaLogError, NotALogError
+from kafkalog.errors import KafkaLogError, NotALogError
 from kafkalog.fsck.checkpoint_checks import OFFSET_CHECKPOINTS, Checkpoints
 from kafkalog.fsck.consequences import Consequence, Severity
 from kafkalog.fsck.findings import Finding
 from kafkalog.fsck.layout_checks import names_in
 from kafkalog.fsck.repair_journal import APPLYING, UNDOING, Journals, State, journals_of, state_of
+from kafkalog.fsck.repair_plan import (
+    MENDINGS,
+    REBUILDING,
+    Change,
+    Left,
+    LogContent,
+    Mending,
+    Offsets,
+    Place,
+    RepairPlan,
+    is_of_form,
+)
 from kafkalog.fsck.salvaging import lost_offsets
 from kafkalog.fsck.state_checks import metadata_findings
+from kafkalog.fsck.topic_ids import TopicIds
 from kafkalog.fsck.verifying import Options, scope_of, verify_path
 from kafkalog.storage.checkpoint.checkpoint_file import read_damaged_offset_checkpoint
-from kafkalog.storage.checkpoint.partition_metadata_file import is_topic_id, read_partition_metadata
+from kafkalog.storage.checkpoint.partition_metadata_file import is_topic_id
 from kafkalog.storage.data_dir.discover import META_PROPERTIES, DataDir, LogFile, PartitionDir, discover
 from kafkalog.storage.file_names import (
     CLEAN_SHUTDOWN_FILE,
@@ -42,55 +50,10 @@ from kafkalog.storage.file_names import (
     segment_base_offset,
     segment_files,
 )
-from kafkalog.storage.files.small_file import read_small_text
 from kafkalog.storage.remote_path import local_path
 from kafkalog.storage.segment.file_message_set import FileMessageSet
 
 PathLike = str | os.PathLike[str]
-Offsets = tuple[int | None, int | None]
-
-
-class Mending(StrEnum):
-    """A kind of change."""
-
-    CUT = "cut-tail"
-    DROP = "drop-damaged"
-    ACCEPT_LOSS = "accept-loss"
-    INDEXES = "rebuild-indexes"
-    SNAPSHOTS = "rebuild-snapshots"
-    EPOCHS = "rebuild-leader-epochs"
-    SETTLE = "settle-left-over"
-    CHECKPOINT = "correct-checkpoint"
-    TOPIC_ID = "write-topic-id"
-    CLEAN_MARK = "write-clean-mark"
-    ORPHANS = "remove-orphans"
-    ASIDE = "move-aside"
-
-
-_CODES: dict[Mending, str] = {
-    Mending.CUT: "torn-tail; preallocated-tail, stopped",
-    Mending.DROP: "lost-bytes; wrong-size; zeroed-tail; torn-tail, sealed; torn-tail, synced; crc-mismatch;"
-    " unknown-magic; batch-too-short; last-offset-delta; offset-order; offset-overlap; offset-below-segment;"
-    " offset-beyond-segment; segment-overlap",
-    Mending.ACCEPT_LOSS: "log-too-short",
-    Mending.INDEXES: "index-missing; time-index-missing; index-size; index-zeros; index-entries; time-index-entries;"
-    " time-index-short; txn-index-version; txn-index-format; txn-index-missing; txn-index-entries",
-    Mending.SNAPSHOTS: "snapshot-format; snapshot-differs; snapshot-missing",
-    Mending.EPOCHS: "leader-epoch-format; leader-epoch-order; leader-epoch-beyond-end; leader-epoch-missing;"
-    " leader-epoch-differs",
-    Mending.SETTLE: "left-over",
-    Mending.CHECKPOINT: "checkpoint-format; checkpoint-empty, log-start; log-start-unlike-epochs;"
-    " log-start-before-log; log-start-beyond-end; cleaner-offset-beyond-end",
-    Mending.TOPIC_ID: "partition-metadata-format; partition-metadata-missing; topic-id-differs",
-    Mending.CLEAN_MARK: "clean-shutdown-format",
-    Mending.ORPHANS: "orphaned-index",
-    Mending.ASIDE: "foreign-directory; partition-twice; foreign-log-name; swap-damaged",
-}
-MENDINGS: dict[str, Mending] = {code: mending for mending, codes in _CODES.items() for code in codes.split("; ")}
-"""The change that mends findings of a code; as in `RULES`, with a situation where that matters."""
-
-REBUILDING = {Mending.CUT, Mending.DROP, Mending.INDEXES, Mending.SNAPSHOTS, Mending.EPOCHS, Mending.SETTLE}
-"""The changes that follow from a recovery of the partition's whole log."""
 # The changes that write no file into a partition.
 _OUTSIDE = {Mending.ACCEPT_LOSS, Mending.CHECKPOINT, Mending.ASIDE, Mending.ORPHANS}
 _BLOCKING = {
@@ -101,176 +64,6 @@ _BLOCKING = {
 # Files that a partition needs as soon as a repair has written any file but a segment into it.
 _OF_A_BROKER = {"index-missing", "time-index-missing", "snapshot-missing", "leader-epoch-missing"}
 _ON_THEIR_WAY_OUT = ("-delete", "-stray")
-_AN_ID = re.compile(r"topic_id:\s+([A-Za-z0-9_-]{22})(?![A-Za-z0-9_-])")
-_FROM_LINES, _FROM_EPOCHS = "write it anew from the lines that can be read", "write it anew from the leader epochs"
-# A text names at most so many files or dropped lines, and shows at most so many characters of a line.
-_MOST_NAMED, _MOST_SHOWN = 10, 120
-_TEXTS = {
-    Mending.CUT: "cut off the last {size} bytes, no whole batch",
-    Mending.DROP: "drop what is damaged",
-    Mending.ACCEPT_LOSS: "lower its offsets in the checkpoints to the log's end",
-    Mending.INDEXES: "rebuild its indexes",
-    Mending.SNAPSHOTS: "rebuild its producer snapshots from the log",
-    Mending.EPOCHS: "rebuild it from the batches of the log",
-    Mending.SETTLE: "remove what is left over ({names}), or complete the replacement that it belongs to",
-    Mending.CHECKPOINT: "{correction}",
-    Mending.TOPIC_ID: "write the topic id {topic_id}",
-    Mending.CLEAN_MARK: "write it anew, without a broker's epoch",
-    Mending.ORPHANS: "remove index files without a segment ({count})",
-    Mending.ASIDE: "move it aside, into the journal",
-}
-
-
-class Held(NamedTuple):
-    """The log files in a directory that is moved aside, or such a file.
-
-    Attributes:
-        files: Their number.
-        size_in_bytes: Their size.
-        records: The number of records, by the headers before any damage.
-        is_exact: Whether there are no more records.
-        partition: The partition that the name of the directory begins with; None if it is not known, or the whole name.
-    """
-
-    files: int
-    size_in_bytes: int
-    records: int
-    is_exact: bool
-    partition: str | None = None
-
-    def __str__(self) -> str:
-        """Return what there is, for people."""
-        least = "" if self.is_exact else "at least "
-        return (
-            f"{self.files} log file{'s' * (self.files != 1)} of {self.size_in_bytes} bytes with {least}"
-            f"{self.records} record{'s' * (self.records != 1)}"
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """A change of a plan.
-
-    Attributes:
-        mending: Its kind.
-        path: The file, or the directory.
-        findings: What it mends.
-        topic_id: The topic id that is written; None for other kinds.
-        lost: The ranges of offsets, first and last, that are gone then; None where that is not known.
-        holds: The logs in what is moved aside; None: there are none, or nothing is moved.
-        dropped_lines: The lines of a checkpoint that cannot be read, and go.
-        cluster_topic_id: The topic id that the cluster's metadata have, if another one is given and written.
-    """
-
-    mending: Mending
-    path: Path
-    findings: tuple[Finding, ...]
-    topic_id: str | None = None
-    lost: tuple[Offsets, ...] = ()
-    holds: Held | None = None
-    dropped_lines: tuple[str, ...] = ()
-    cluster_topic_id: str | None = None
-
-    def __str__(self) -> str:
-        """Return one line for people."""
-        wrong = {_wrong_offset(each) for each in self.findings if not _is_of_form(each)}
-        anew = _FROM_EPOCHS if any(each.code == "checkpoint-empty" for each in self.findings) else _FROM_LINES
-        what = _TEXTS[self.mending].format(
-            size=sum(each.length or 0 for each in self.findings),
-            count=len(self.findings),
-            names=_some(sorted(Path(each.path).name for each in self.findings)),
-            topic_id=self.topic_id,
-            correction=f"correct the offsets of {', '.join(sorted(wrong))}" if wrong else anew,
-        )
-        lost = ", ".join("..".join("?" if each is None else str(each) for each in offsets) for offsets in self.lost)
-        lines = _some([repr(line[:_MOST_SHOWN]) for line in self.dropped_lines])
-        other = self.cluster_topic_id
-        return (
-            f"{self.path}: {what}{f'; the cluster has {other}, and a broker sets the partition aside' if other else ''}"
-            f"{f'; offsets {lost} are lost' if lost else ''}"
-            f"{f'; it holds {self.holds}' if self.holds else ''}{f'; without the lines {lines}' if lines else ''}"
-        )
-
-
-def _some(names: Sequence[str]) -> str:
-    """Return the first names, and the number of the others."""
-    more = len(names) - _MOST_NAMED
-    return ", ".join([*names[:_MOST_NAMED], *([f"and {more} more"] if more > 0 else [])])
-
-
-def _is_of_form(finding: Finding) -> bool:
-    return finding.code in {"checkpoint-format", "checkpoint-empty"}
-
-
-def _wrong_offset(finding: Finding) -> str:
-    """Return the partition of a wrong line in a checkpoint, with the offset, if the finding tells that."""
-    name = Path(finding.path).parent.name
-    if finding.code == "log-start-unlike-epochs":
-        return f"{name} (the log start {finding.expected} becomes {finding.found}: what is before it is served again)"
-    if finding.partition is None:
-        return name
-    return f"{finding.partition} (found {finding.found})"
-
-
-@dataclass(frozen=True, slots=True)
-class Left:
-    """A finding that a plan does not mend, and why."""
-
-    finding: Finding
-    why: str
-
-
-@dataclass(frozen=True)
-class Place:
-    """The directories of a repair.
-
-    Attributes:
-        data_dir: The data directory.
-        partitions: The partitions to repair in it.
-        siblings: All partitions in it that a broker serves.
-    """
-
-    data_dir: Path
-    partitions: tuple[Path, ...]
-    siblings: tuple[Path, ...]
-
-    @cached_property
-    def _own(self) -> frozenset[Path]:
-        return frozenset(self.partitions)
-
-    def is_in_place_of_file(self, path: Path) -> bool:
-        """Return whether a path is a directory, and no partition."""
-        return path.is_dir() and path not in {self.data_dir, *self.partitions, *self.siblings}
-
-    def holding(self, path: Path) -> Path | None:
-        """Return the partition that a path is, or is in."""
-        return next((each for each in (path, path.parent) if each in self._own), None)
-
-
-@dataclass(frozen=True, slots=True)
-class RepairPlan:
-    """The changes that a repair will make; see `plan_repair`.
-
-    Attributes:
-        path: The data directory or partition.
-        changes: The changes.
-        left: The findings that remain.
-        unfinished: The journal of an interrupted repair or undo, which is to be finished first; the plan has nothing
-            else then.
-        stray_journals: What is named like a journal of the directory and cannot be read, with what to do about it.
-        place: What belongs to the path.
-        journal_stem: The path of the journal, without the time.
-        states: The state of each file in the directories concerned, as it was before the check.
-    """
-
-    path: Path
-    changes: tuple[Change, ...]
-    left: tuple[Left, ...]
-    unfinished: Path | None
-    stray_journals: Mapping[Path, str]
-    place: Place = field(repr=False)
-    journal_stem: Path = field(repr=False)
-    states: Mapping[Path, State] = field(repr=False)
 
 
 def plan_repair(
@@ -320,8 +113,9 @@ def plan_repair(
         others = {each: parse_partition_dir(each.name) for each in {path, *place.siblings}}
         of_ids = metadata_findings(others, checkpoints.cluster, checkpoints.node[0], kraft=checkpoints.is_of_kraft)
         findings += [each for directory, each in of_ids.items() if directory == path]
-    cluster_ids = {} if checkpoints.cluster is None else checkpoints.cluster.topic_ids
-    planning = _Planning(place, drop_corrupt, topic_ids, cluster_ids, journals=stem.parent, known_journals=inside)
+    of_cluster = {} if checkpoints.cluster is None else checkpoints.cluster.topic_ids
+    known_ids = TopicIds(topic_ids, of_cluster, place.siblings)
+    planning = _Planning(place, drop_corrupt, known_ids, journals=stem.parent, known_journals=inside)
     changes, left = planning.plan(dict.fromkeys(findings))
     touched = {place.data_dir, *(place.holding(each.path) for each in changes)}
     states = {each: state for each, state in states.items() if each.parent in touched}
@@ -385,8 +179,7 @@ class _Planning:
         self,
         place: Place,
         drop_corrupt: bool,
-        topic_ids: Mapping[str, str],
-        cluster_ids: Mapping[str, str],
+        topic_ids: TopicIds,
         *,
         journals: Path,
         known_journals: Collection[Path],
@@ -395,10 +188,9 @@ class _Planning:
         self._known_journals = known_journals
         self._drop_corrupt = drop_corrupt
         self._topic_ids = topic_ids
-        self._cluster_ids = cluster_ids
         self._journals = journals
         self._changes: dict[tuple[Mending, Path], list[Finding]] = {}
-        self._ids: dict[Path, str] = {}
+        self._written_ids: dict[Path, str] = {}
         self._left: list[Left] = []
 
     def plan(self, findings: Iterable[Finding]) -> tuple[list[Change], list[Left]]:
@@ -422,7 +214,7 @@ class _Planning:
             path = Path(finding.path)
             if path.parent not in moved and (path not in moved or mending is Mending.ASIDE):
                 by_partition.setdefault(self._place.holding(path), []).append((finding, mending))
-            self._log_starts_lost |= _is_of_form(finding) and finding.path.endswith(f"/{LOG_START_OFFSET_CHECKPOINT}")
+            self._log_starts_lost |= is_of_form(finding) and finding.path.endswith(f"/{LOG_START_OFFSET_CHECKPOINT}")
         for partition in self._place.partitions:
             if partition not in moved:
                 self._plan_topic_id(partition)
@@ -435,10 +227,10 @@ class _Planning:
                 mending,
                 path,
                 tuple(found),
-                self._ids.get(path),
+                self._written_ids.get(path),
                 tuple(_lost(mending, path, found)),
-                _holds(mending, path, found),
-                tuple(read_damaged_offset_checkpoint(path)[1]) if any(map(_is_of_form, found)) else (),
+                _moved_content(mending, path, found),
+                tuple(read_damaged_offset_checkpoint(path)[1]) if any(map(is_of_form, found)) else (),
                 self._other_id_of_cluster(path),
             )
             for (mending, path), found in self._changes.items()
@@ -537,48 +329,25 @@ class _Planning:
             return self._place.data_dir / LOG_START_OFFSET_CHECKPOINT
         return path
 
-    # --- topic ids
-
     def _plan_topic_id(self, directory: Path) -> None:
-        """Plan to write a topic id that is given, where the partition has another one without a finding."""
-        path, given = directory / PARTITION_METADATA, self._topic_ids.get(_topic_of(directory) or "")
-        if given is not None and (Mending.TOPIC_ID, path) not in self._changes and _id_in(path) != given:
+        """Plan to write the topic id that is given, if the partition has another one without a finding."""
+        path = directory / PARTITION_METADATA
+        given = self._topic_ids.differing(directory)
+        if given is not None and (Mending.TOPIC_ID, path) not in self._changes:
             self._changes[Mending.TOPIC_ID, path] = []
-            self._ids[path] = given
+            self._written_ids[path] = given
 
-    @cached_property
-    def _ids_there(self) -> Mapping[str, Counter[str]]:
-        """How many partitions have which topic id, by topic."""
-        counted = defaultdict[str, Counter[str]](Counter)
-        for each in self._place.siblings:
-            if (found := _id_in(each / PARTITION_METADATA)) is not None:
-                counted[_topic_of(each) or ""][found] += 1
-        return counted
+    def _topic_id(self, directory: Path, finding: Finding) -> str | None:
+        """Return the topic id to write for a finding, and note it for the change; None if it is not known."""
+        known = self._topic_ids.for_finding(directory, finding)
+        if known is not None:
+            self._written_ids[Path(finding.path)] = known
+        return known
 
     def _other_id_of_cluster(self, path: Path) -> str | None:
         """Return the topic id that the cluster has, if another one is written to a `partition.metadata`."""
-        known = self._cluster_ids.get(_topic_of(path.parent) or "")
-        return None if self._ids.get(path) in {None, known} else known
-
-    def _topic_id(self, directory: Path, finding: Finding) -> str | None:
-        """Return the topic id of a partition, as given, or as the cluster has it, or most of its siblings.
-
-        Returns:
-            None if it is not known; also if the partition may belong to a topic of this name that was deleted.
-        """
-        topic, own = _topic_of(directory) or "", Path(finding.path)
-        ids = self._ids_there[topic]
-        known = self._topic_ids.get(topic)
-        if known is None and topic in self._cluster_ids:
-            of_cluster = self._cluster_ids[topic]
-            known = None if finding.code == "topic-id-differs" and of_cluster not in ids else of_cluster
-        elif known is None:
-            known, count = ids.most_common(1)[0] if ids else (_id_in_text(own), 0)
-            if 2 * count <= ids.total() and ids:
-                known = None
-        if known is not None:
-            self._ids[own] = known
-        return known
+        known = self._topic_ids.of_cluster(path.parent)
+        return None if self._written_ids.get(path) in {None, known} else known
 
 
 def _follows(found: _Found, *, log_start_lost: bool) -> _Found:
@@ -602,15 +371,15 @@ def _lost(mending: Mending, path: Path, findings: Sequence[Finding]) -> Iterator
         )
 
 
-def _holds(mending: Mending, path: Path, findings: Sequence[Finding]) -> Held | None:
-    """Return what the logs hold that a change takes away; None: there are none, or nothing is taken away."""
+def _moved_content(mending: Mending, path: Path, findings: Sequence[Finding]) -> LogContent | None:
+    """Return the content of the logs that a change moves away; None if it moves none."""
     if mending is Mending.ASIDE:
-        held = _held_in(sorted(path.rglob(f"*{LOG_SUFFIX}*")) if path.is_dir() else [path])
+        content = _content_of(sorted(path.rglob(f"*{LOG_SUFFIX}*")) if path.is_dir() else [path])
         name = _partition_in(path.name) if path.is_dir() else None
-        return held._replace(partition=name) if held.records or (held.files and path.is_dir()) else None
+        return content._replace(partition=name) if content.records or (content.files and path.is_dir()) else None
     if mending is Mending.SETTLE:
-        held = _held_in([each for each in map(Path, (each.path for each in findings)) if _is_only_copy(each)])
-        return held if held.records else None
+        content = _content_of([each for each in map(Path, (each.path for each in findings)) if _is_only_copy(each)])
+        return content if content.records else None
     return None
 
 
@@ -620,8 +389,8 @@ def _is_only_copy(path: Path) -> bool:
     return bool(log_suffix) and suffix != SWAP_SUFFIX and not path.with_name(name + LOG_SUFFIX).exists()
 
 
-def _held_in(paths: Iterable[Path]) -> Held:
-    """Return what log files hold."""
+def _content_of(paths: Iterable[Path]) -> LogContent:
+    """Return how many files there are, and what is in them."""
     files = size = records = 0
     is_exact = True
     for each in paths:
@@ -637,7 +406,7 @@ def _held_in(paths: Iterable[Path]) -> Held:
                     is_exact &= not more
         except (KafkaLogError, OSError):
             is_exact = False
-    return Held(files, size, records, is_exact)
+    return LogContent(files, size, records, is_exact)
 
 
 def _partition_in(name: str) -> str | None:
@@ -650,24 +419,3 @@ def _partition_in(name: str) -> str | None:
 def _size_of(path: Path) -> int:
     """Return the size of a file; 0 if there is none."""
     return path.stat().st_size if path.is_file() else 0
-
-
-def _topic_of(directory: Path) -> str | None:
-    partition = parse_partition_dir(directory.name)
-    return None if partition is None else partition.topic
-
-
-def _id_in(path: Path) -> str | None:
-    """Return the topic id in a `partition.metadata`; None if it has none that can be read."""
-    with suppress(CorruptCheckpointError, OSError):
-        found = read_partition_metadata(path)
-        return None if found is None else found.topic_id
-    return None
-
-
-def _id_in_text(path: Path) -> str | None:
-    """Return the topic id in a damaged `partition.metadata`; None if there is none."""
-    with suppress(CorruptCheckpointError, OSError):
-        match = _AN_ID.search(read_small_text(path, 1 << 16) or "")
-        return match[1] if match and is_topic_id(match[1]) else None
-    return None

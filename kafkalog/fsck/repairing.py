@@ -25,16 +25,8 @@ from kafkalog.fsck.repair_journal import (
     lock_files,
     restore_directories,
 )
-from kafkalog.fsck.repair_planning import (
-    REBUILDING,
-    Change,
-    Mending,
-    PathLike,
-    Place,
-    RepairPlan,
-    journals_at,
-    states_of,
-)
+from kafkalog.fsck.repair_plan import REBUILDING, Change, Mending, Place, RepairPlan
+from kafkalog.fsck.repair_planning import PathLike, journals_at, states_of
 from kafkalog.fsck.walk import header_at
 from kafkalog.storage.checkpoint.checkpoint_file import (
     read_damaged_offset_checkpoint,

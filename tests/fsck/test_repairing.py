@@ -19,7 +19,7 @@ from kafkalog.errors import LogLockedError, LogStateError, NotALogError
 from kafkalog.fsck import Mending, RepairPlan, Severity, apply_repair, plan_repair, salvage, undo_repair, verify_path
 from kafkalog.fsck.consequences import RULES
 from kafkalog.fsck.repair_journal import Journal
-from kafkalog.fsck.repair_planning import MENDINGS
+from kafkalog.fsck.repair_plan import MENDINGS
 from kafkalog.record.layout import BATCH_LEADER_EPOCH_AT
 from kafkalog.storage.checkpoint.checkpoint_file import read_offset_checkpoint, write_leader_epoch_checkpoint
 from kafkalog.storage.checkpoint.partition_metadata_file import read_partition_metadata
