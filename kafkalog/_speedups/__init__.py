@@ -1,7 +1,7 @@
 """The compiled kernels: functions from bytes to arrays. DESIGN.md states their contract."""
 
 try:
-    import kafkalog._speedups.arguments  # noqa: F401 - one of them, to see whether they are there
+    import kafkalog._speedups.arguments  # noqa: F401 - any one of the modules, to test whether they are compiled
 except ModuleNotFoundError as error:
     if error.name != "kafkalog._speedups.arguments":
         raise

@@ -1,10 +1,10 @@
-"""Record headers to the buffers of an Arrow list<struct<key, value>>.
+"""Conversion of record headers to the buffers of an Arrow list<struct<key, value>>.
 
     headers   key length varint, key (UTF-8) | value length varint, value      one after the other, to the record's end
 
-A header takes at least two bytes, and its key and value are among the bytes of its record. So the lengths of the
-records say how much room is enough, and the headers are walked once, whatever is in them: the bytes may be those of a
-file that changes meanwhile.
+A header takes at least two bytes, and its key and value are part of them. So the total length of the headers limits the
+size of every buffer before a header is read, and one pass is enough. The limit holds even if another process changes
+the bytes between the allocation and that pass.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
@@ -17,6 +17,7 @@ import numpy as np
 from kafkalog._speedups.buffer_pool import Block
 
 
+# The buffers to fill, and the number of headers that they contain.
 cdef struct Gathered:
     int64_t headers
     int32_t* key_ends
@@ -26,32 +27,32 @@ cdef struct Gathered:
     uint8_t* present
 
 
-cdef int add_headers(const uint8_t* start, int64_t length, Gathered* into) noexcept nogil:
-    """Add the headers of one record. Return 0 if they do not follow the format."""
+cdef int add_headers(const uint8_t* start, int64_t length, Gathered* out) noexcept nogil:
+    """Append the headers of one record to the buffers. Return 0 if the bytes do not follow the format."""
     cdef Cursor cursor
     cdef const uint8_t* key
     cdef const uint8_t* value
     cdef int64_t key_size, value_size, i
     cursor_open(&cursor, start, start + length)
     while bytes_left(&cursor) > 0:
-        i = into.headers
+        i = out.headers
         key_size = read_varint(&cursor)
         key = take(&cursor, max(0, key_size))
         value_size = read_varint(&cursor)
         value = take(&cursor, max(0, value_size))
         if key_size < 0 or cursor.fault:
             return 0
-        memcpy(into.keys + into.key_ends[i], key, key_size)
-        memcpy(into.values + into.value_ends[i], value, max(0, value_size))
-        into.key_ends[i + 1] = into.key_ends[i] + <int32_t> key_size
-        into.value_ends[i + 1] = into.value_ends[i] + <int32_t> max(0, value_size)
-        into.present[i] = value_size >= 0
-        into.headers += 1
+        memcpy(out.keys + out.key_ends[i], key, key_size)
+        memcpy(out.values + out.value_ends[i], value, max(0, value_size))
+        out.key_ends[i + 1] = out.key_ends[i] + <int32_t> key_size
+        out.value_ends[i + 1] = out.value_ends[i] + <int32_t> max(0, value_size)
+        out.present[i] = value_size >= 0
+        out.headers += 1
     return 1
 
 
 cdef int64_t total_length(const int64_t[::1] starts, const int64_t[::1] lengths, Py_ssize_t size) except -1:
-    """Return the bytes of all headers, after checking that they are inside a buffer of `size` bytes."""
+    """Return the total length of the headers in bytes, after checking that they are inside a buffer of `size` bytes."""
     cdef int64_t total = 0
     cdef Py_ssize_t i
     if lengths.shape[0] != starts.shape[0]:
@@ -70,21 +71,33 @@ cdef int64_t total_length(const int64_t[::1] starts, const int64_t[::1] lengths,
 
 def gather_headers(const uint8_t[::1] buffer not None, const int64_t[::1] starts not None,
                    const int64_t[::1] lengths not None):
-    """Gather the headers in buffer[starts[i]:starts[i] + lengths[i]] (length 0 or less: none), one after the other.
+    """Convert the headers of n records to the buffers of an Arrow list<struct<key, value>>.
+
+    Args:
+        buffer: The bytes that `starts` refers to.
+        starts: The index in `buffer` of the headers of each record, int64, shape (n,).
+        lengths: The length in bytes of the headers of each record, int64, shape (n,); 0 or less: no headers.
 
     Returns:
-        (ends int32 (n + 1,), headers up to each record; key_ends int32 (m + 1,), keys uint8; value_ends int32 (m + 1,),
-        values uint8; present uint8 (m,), 0 where a value is null).
+        (ends, key_ends, keys, value_ends, values, present), for m headers:
+
+        - ends: The number of headers up to the end of each record, from 0 on, int32, shape (n + 1,).
+        - key_ends: The total length in bytes of the keys up to each header, from 0 on, int32, shape (m + 1,).
+        - keys: The bytes of all keys, uint8; they may be invalid UTF-8.
+        - value_ends: The same as key_ends, for the values.
+        - values: The bytes of all values, uint8.
+        - present: 0 where a value is null, else 1, uint8, shape (m,).
 
     Raises:
-        OverflowError: More than 2**31 - 1 bytes of headers.
-        ValueError: Headers outside the buffer, or bytes that are no headers.
+        OverflowError: The headers have more than 2**31 - 1 bytes.
+        ValueError: A range is outside the buffer, the arrays differ in length, or the bytes are not valid headers,
+            because they have changed since they were decoded.
     """
     cdef Py_ssize_t count = starts.shape[0]
     cdef int64_t total = total_length(starts, lengths, buffer.shape[0])
-    cdef Gathered into
+    cdef Gathered out
     cdef Py_ssize_t i
-    # Arrays have at least one element, so that they have an address. Memory that is not touched costs nothing.
+    # Each array has at least one element, so that `&array[0]` is valid. Pages that are never touched cost nothing.
     ends_array = np.zeros(count + 1, np.int32)
     key_ends_array = np.empty(total // 2 + 1, np.int32)
     value_ends_array = np.empty(total // 2 + 1, np.int32)
@@ -98,13 +111,13 @@ def gather_headers(const uint8_t[::1] buffer not None, const int64_t[::1] starts
     cdef uint8_t[::1] keys = keys_array
     cdef uint8_t[::1] values = values_array
     key_ends[0] = value_ends[0] = 0
-    into.headers = 0
-    into.key_ends, into.value_ends, into.present = &key_ends[0], &value_ends[0], &present[0]
-    into.keys, into.values = &keys[0], &values[0]
+    out.headers = 0
+    out.key_ends, out.value_ends, out.present = &key_ends[0], &value_ends[0], &present[0]
+    out.keys, out.values = &keys[0], &values[0]
     for i in range(count):
-        if lengths[i] > 0 and not add_headers(&buffer[starts[i]], lengths[i], &into):
+        if lengths[i] > 0 and not add_headers(&buffer[starts[i]], lengths[i], &out):
             raise ValueError("the headers' bytes have changed since they were decoded")
-        ends[i + 1] = <int32_t> into.headers
-    return (ends_array, key_ends_array[:into.headers + 1], keys_array[:key_ends[into.headers]],
-            value_ends_array[:into.headers + 1], values_array[:value_ends[into.headers]],
-            present_array[:into.headers])
+        ends[i + 1] = <int32_t> out.headers
+    return (ends_array, key_ends_array[:out.headers + 1], keys_array[:key_ends[out.headers]],
+            value_ends_array[:out.headers + 1], values_array[:value_ends[out.headers]],
+            present_array[:out.headers])

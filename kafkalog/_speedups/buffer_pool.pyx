@@ -1,11 +1,11 @@
-"""Memory that is used again: large buffers that come and go a thousand times a second.
+"""A pool of large buffers that are reused.
 
-The C library gives a large buffer back to the system when it is freed, and the system hands out zeroed pages one
-fault at a time when the next one is touched; on a stream of pieces that costs as much as parsing them. A `Block` goes
-onto a shelf instead when nothing refers to it any more, and the next one of its size comes from there.
+The C library returns a large buffer to the system when it is freed, and each page of the next one causes a page fault
+when it is first touched. In a stream of pieces, these faults cost as much as parsing the bytes. Therefore the memory of
+a `Block` that is no longer referenced is put on a free list, and the next `Block` of its size class uses it.
 
-    size classes    4 KiB, 8 KiB ... 16 MiB; larger ones are not kept
-    on the shelves  at most 32 MiB together
+    size classes    4 KiB, 8 KiB ... 16 MiB; larger buffers are freed
+    free lists      one per size class; at most 16 buffers each, 32 MiB together
 """
 
 cimport cython
@@ -15,16 +15,16 @@ from libc.stdlib cimport free, malloc
 cdef enum:
     SMALLEST_SHIFT = 12
     CLASSES = 13
-    SHELF_DEPTH = 16
-    MOST_KEPT_BYTES = 32 << 20
+    FREE_LIST_LENGTH = 16
+    MAX_FREE_BYTES = 32 << 20
 
-cdef void* shelves[CLASSES][SHELF_DEPTH]
-cdef int kept[CLASSES]
-cdef Py_ssize_t kept_bytes = 0
+cdef void* free_lists[CLASSES][FREE_LIST_LENGTH]
+cdef int free_counts[CLASSES]
+cdef Py_ssize_t free_bytes = 0
 
 
 cdef int class_of(Py_ssize_t size) noexcept:
-    """The smallest class that holds `size` bytes; CLASSES where none does."""
+    """Return the smallest size class of at least `size` bytes, or CLASSES if there is none."""
     cdef int size_class = 0
     while size_class < CLASSES and (<Py_ssize_t> 1 << (SMALLEST_SHIFT + size_class)) < size:
         size_class += 1
@@ -32,35 +32,47 @@ cdef int class_of(Py_ssize_t size) noexcept:
 
 
 cdef Py_ssize_t bytes_of(int size_class) noexcept:
+    """Return the size of the buffers of a size class."""
     return <Py_ssize_t> 1 << (SMALLEST_SHIFT + size_class)
 
 
-# The shelves are touched only with the GIL held.
+# The GIL protects the free lists: the next two functions need it.
 
-cdef void* take_memory(int size_class) noexcept:
-    global kept_bytes
-    if kept[size_class] == 0:
+cdef void* acquire(int size_class) noexcept:
+    """Return memory from the free list of a size class, or newly allocated memory; NULL if there is none."""
+    global free_bytes
+    if free_counts[size_class] == 0:
         return malloc(bytes_of(size_class))
-    kept[size_class] -= 1
-    kept_bytes -= bytes_of(size_class)
-    return shelves[size_class][kept[size_class]]
+    free_counts[size_class] -= 1
+    free_bytes -= bytes_of(size_class)
+    return free_lists[size_class][free_counts[size_class]]
 
 
-cdef void give_back(void* memory, int size_class) noexcept:
-    global kept_bytes
-    if size_class == CLASSES or kept[size_class] == SHELF_DEPTH or kept_bytes + bytes_of(size_class) > MOST_KEPT_BYTES:
+cdef void release(void* memory, int size_class) noexcept:
+    """Put memory on the free list of its size class, or free it if a limit is reached."""
+    global free_bytes
+    if (size_class == CLASSES or free_counts[size_class] == FREE_LIST_LENGTH
+            or free_bytes + bytes_of(size_class) > MAX_FREE_BYTES):
         free(memory)
         return
-    shelves[size_class][kept[size_class]] = memory
-    kept[size_class] += 1
-    kept_bytes += bytes_of(size_class)
+    free_lists[size_class][free_counts[size_class]] = memory
+    free_counts[size_class] += 1
+    free_bytes += bytes_of(size_class)
 
 
 @cython.final
 cdef class Block:
-    """A writable buffer of `size` bytes, what is in them undefined.
+    """A writable buffer with undefined content, whose memory comes from the pool and returns to it.
 
-    ValueError: size < 0; MemoryError: there are not so many.
+    Args:
+        size: The size in bytes.
+
+    Attributes:
+        size: The size in bytes.
+
+    Raises:
+        ValueError: `size` is negative.
+        MemoryError: There is not enough memory.
     """
 
     def __cinit__(self, Py_ssize_t size):
@@ -68,14 +80,14 @@ cdef class Block:
             raise ValueError(f"a block of {size} bytes")
         self.size = size
         self.size_class = class_of(size)
-        self.memory = malloc(size) if self.size_class == CLASSES else take_memory(self.size_class)
+        self.memory = malloc(size) if self.size_class == CLASSES else acquire(self.size_class)
         if self.memory == NULL:
             raise MemoryError(f"a block of {size} bytes")
 
     def __dealloc__(self):
-        # A view or an array over this block keeps it alive, so that nobody looks at the memory any more.
+        # Every view of this memory, and every array over it, keeps the block alive. So nothing refers to it now.
         if self.memory != NULL:
-            give_back(self.memory, self.size_class)
+            release(self.memory, self.size_class)
 
     def __getbuffer__(self, Py_buffer* buffer, int flags):
         PyBuffer_FillInfo(buffer, self, self.memory, self.size, 0, flags)

@@ -1,9 +1,11 @@
-"""The checksums of many entries in one typed loop.
+"""Checks of the checksums of many entries in one call.
 
-CRC-32C for v2 (byte 21 to the end), CRC-32 for v0/v1 (byte 16 to the end).
+    v2        CRC-32C of byte 21 to the end
+    v0, v1    CRC-32 of byte 16 to the end
 
-To call the library takes longer than the checksum of a small batch: these are done here, eight bytes an instruction,
-where the processor has one for it. Several instructions at once, as the library does it, pay only for larger ones.
+For a small batch, calling the library takes longer than computing the checksum. So the checksum of a batch of up to
+2 KiB is computed here, eight bytes per instruction, if the processor has an instruction for CRC-32C. The library
+executes several of these instructions at once, which is faster only for larger batches.
 """
 
 from cpython.memoryview cimport PyMemoryView_FromMemory
@@ -23,8 +25,8 @@ from kafkalog._speedups.header_table cimport Rows, is_readable, open_rows
 from crc32c import crc32c
 
 try:
-    from isal.isal_zlib import crc32  # twelve times the speed of zlib's
-except ImportError:  # a platform isal has no wheel for
+    from isal.isal_zlib import crc32  # twelve times as fast as zlib's
+except ImportError:  # there is no wheel of isal for this platform
     from zlib import crc32
 
 cdef extern from "Python.h":
@@ -65,26 +67,26 @@ cdef extern from *:
 cdef enum:
     SMALL_BYTES = 2048
 
-# Batches take some microseconds at most: less than it takes to get the GIL back while other threads run.
+# The checksum of a batch takes a few microseconds: less than getting the GIL back while other threads run.
 cdef object HOLD_GIL = 0
-# Up to so many bytes are summed up here.
-cdef int64_t summed_here = SMALL_BYTES if has_crc32c_instruction() else 0
+# The most bytes whose CRC-32C is computed without the library.
+cdef int64_t max_inline_bytes = SMALL_BYTES if has_crc32c_instruction() else 0
 
 
 cdef uint32_t checksum_of(const Header* row, const uint8_t* entry, int64_t size) except? 0:
-    """What the checksum of an entry ought to be, which is long enough to have one."""
+    """Compute the checksum of the bytes of an entry, which must be long enough to have a checksum field."""
     cdef int64_t covered
     if row.magic >= 2:
         covered = BATCH_CRC_FROM
-        if size - covered <= summed_here:
+        if size - covered <= max_inline_bytes:
             return crc32c_by_instruction(entry + covered, <size_t> (size - covered))
         return crc32c(PyMemoryView_FromMemory(<char*> entry + covered, size - covered, PyBUF_READ), 0, HOLD_GIL)
     covered = MESSAGE_CRC_FROM
     return crc32(PyMemoryView_FromMemory(<char*> entry + covered, size - covered, PyBUF_READ))
 
 
-cdef bint holds(const Header* row, const uint8_t[::1] buffer, int64_t position, uint32_t* computed) except -1:
-    """Whether the stored checksum of a row is that of its bytes."""
+cdef bint matches(const Header* row, const uint8_t[::1] buffer, int64_t position, uint32_t* computed) except -1:
+    """Return whether the stored checksum of an entry is that of its bytes; set `computed` to the latter."""
     cdef int64_t start = row.position - position
     cdef int64_t size = row.size_in_bytes
     computed[0] = 0
@@ -97,27 +99,53 @@ cdef bint holds(const Header* row, const uint8_t[::1] buffer, int64_t position, 
 
 
 def first_invalid(const uint8_t[::1] buffer not None, rows, int64_t position=0):
-    """The first of `rows` (HEADER_DTYPE) whose stored checksum is not that of its bytes, and the one found.
+    """Find the first entry whose stored checksum is not that of its bytes.
 
-    The row's entry is buffer[row.position - position:][:row.size_in_bytes]. Returns (index, computed), or (len(rows),
-    0) where all hold. An entry too short for its header counts as invalid, computed 0. ValueError: an entry outside
-    the buffer.
+    An entry that is too short for the header of its format is invalid, too.
+
+    Args:
+        buffer: The bytes of the entries.
+        rows: The rows of the entries, `HEADER_DTYPE`, shape (n,).
+        position: The file position of buffer[0].
+
+    Returns:
+        (index, computed): the index of the row, and the checksum of its bytes, 0 for an entry that is too short. If all
+        entries are valid, (n, 0).
+
+    Raises:
+        ValueError: An entry is outside the buffer.
     """
     cdef Rows table
     rows = open_rows(rows, &table)
     cdef Py_ssize_t i
     cdef uint32_t computed
     for i in range(table.count):
-        if not holds(&table.at[i], buffer, position, &computed):
+        if not matches(&table.at[i], buffer, position, &computed):
             return i, computed
     return table.count, 0
 
 
 def first_unsound(const uint8_t[::1] buffer not None, rows, int64_t position, bint check_crcs):
-    """The first of `rows` that `first_unreadable` or, if asked, `first_invalid` finds; and what those before it are.
+    """Find the first entry that is unreadable or whose checksum is wrong.
 
-    Returns (index, computed, any compressed, any control batch), computed as `first_invalid`, 0 for one that is
-    unreadable. ValueError: an entry outside the buffer.
+    An entry is unreadable if its magic is not 0, 1 or 2, or if it is a v2 batch of less than 61 bytes.
+
+    Args:
+        buffer: The bytes of the entries.
+        rows: The rows of the entries, `HEADER_DTYPE`, shape (n,).
+        position: The file position of buffer[0].
+        check_crcs: Whether to check checksums.
+
+    Returns:
+        (index, computed, compressed, control):
+
+        - index: The index of the row; n if all entries are sound.
+        - computed: The checksum of its bytes; 0 for an unreadable entry, and if all entries are sound.
+        - compressed: Whether any entry before it is compressed.
+        - control: Whether any entry before it is a v2 control batch.
+
+    Raises:
+        ValueError: An entry is outside the buffer.
     """
     cdef Rows table
     rows = open_rows(rows, &table)
@@ -128,7 +156,7 @@ def first_unsound(const uint8_t[::1] buffer not None, rows, int64_t position, bi
     for i in range(table.count):
         if not is_readable(&table.at[i]):
             return i, 0, compressed, control
-        if check_crcs and not holds(&table.at[i], buffer, position, &computed):
+        if check_crcs and not matches(&table.at[i], buffer, position, &computed):
             return i, computed, compressed, control
         compressed |= table.at[i].compression_type != 0
         control |= table.at[i].magic >= 2 and (table.at[i].attributes & CONTROL_BIT) != 0

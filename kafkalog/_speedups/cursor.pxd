@@ -1,9 +1,9 @@
-# Read bytes inside a region: every pointer that follows a length from disk moves here.
+# Cursors: reading the bytes of a region, with a check of each read against the end of the region.
 #
-# A cursor stands in a region of bytes [at, end). Every read asks first whether the bytes are there; the first read that
-# finds them missing notes a fault (code, place, what was needed, what was there), empties the region and yields 0,
-# and so does every read after it. A kernel therefore reads a whole record without a branch of its own and asks once,
-# at the end, whether `fault` is still 0. Nothing here needs the GIL, allocates or raises.
+# A cursor reads the bytes [at, end). The first read that needs more bytes than are left stores a fault (code, address,
+# expected, found), sets `at` to `end` and returns 0. So all later reads fail, too, and return 0. A kernel can therefore
+# read a complete record without checks of its own, and test `fault` once at the end. These functions do not need the
+# GIL, allocate no memory and raise no exception.
 #
 #   integers   big-endian, two's complement
 #   varint     zig-zag LEB128, at most 5 bytes; varlong at most 10 (Kafka: common/utils/ByteUtils)
@@ -34,7 +34,7 @@ cdef extern from *:
     uint64_t kafkalog_swap64(uint64_t) noexcept nogil
 
 
-# What is wrong with the bytes. The codes, their places and figures are a contract: DESIGN.md, "The kernel contract".
+# The codes of faults. DESIGN.md, "The kernel contract", defines the position and the two numbers of each.
 cdef enum Fault:
     NO_FAULT = 0
     UNDERRUN = 1
@@ -63,6 +63,7 @@ cdef struct Cursor:
 
 
 cdef inline void cursor_open(Cursor* cursor, const uint8_t* at, const uint8_t* end) noexcept nogil:
+    """Set a cursor to the region [at, end), without a fault."""
     cursor.at = at
     cursor.end = end
     cursor.fault_at = at
@@ -75,8 +76,9 @@ cdef inline int64_t bytes_left(const Cursor* cursor) noexcept nogil:
     return cursor.end - cursor.at
 
 
-cdef inline void blame(Cursor* cursor, int fault, const uint8_t* at, int64_t expected, int64_t found) noexcept nogil:
-    """Note the first fault and empty the region, so that every later read fails without looking at memory."""
+cdef inline void set_fault(Cursor* cursor, int fault, const uint8_t* at, int64_t expected,
+                           int64_t found) noexcept nogil:
+    """Store a fault, unless there is one already, and set `at` to `end`, so that all later reads fail."""
     if cursor.fault == NO_FAULT:
         cursor.fault = fault
         cursor.fault_at = at
@@ -86,47 +88,47 @@ cdef inline void blame(Cursor* cursor, int fault, const uint8_t* at, int64_t exp
 
 
 cdef inline const uint8_t* take(Cursor* cursor, int64_t length) noexcept nogil:
-    """Step over `length` (>= 0) bytes and give the first one's place, or the region's end if they are not there."""
+    """Skip `length` (>= 0) bytes. Return the address of the first one, or `end` if fewer bytes are left."""
     cdef const uint8_t* start = cursor.at
     if length > cursor.end - start:
-        blame(cursor, UNDERRUN, start, length, cursor.end - start)
+        set_fault(cursor, UNDERRUN, start, length, cursor.end - start)
         return cursor.end
     cursor.at = start + length
     return start
 
 
 cdef inline int8_t read_byte(Cursor* cursor) noexcept nogil:
-    cdef const uint8_t* place = take(cursor, 1)
+    cdef const uint8_t* address = take(cursor, 1)
     if cursor.fault:
         return 0
-    return <int8_t> place[0]
+    return <int8_t> address[0]
 
 
 cdef inline int32_t read_int(Cursor* cursor) noexcept nogil:
-    cdef const uint8_t* place = take(cursor, 4)
+    cdef const uint8_t* address = take(cursor, 4)
     if cursor.fault:
         return 0
-    return load_int(place)
+    return load_int(address)
 
 
 cdef inline int64_t read_long(Cursor* cursor) noexcept nogil:
-    cdef const uint8_t* place = take(cursor, 8)
+    cdef const uint8_t* address = take(cursor, 8)
     if cursor.fault:
         return 0
-    return load_long(place)
+    return load_long(address)
 
 
-cdef inline uint64_t read_leb128(Cursor* cursor, int most) noexcept nogil:
-    """At most `most` bytes of 7 bits, the lowest first.
+cdef inline uint64_t read_leb128(Cursor* cursor, int max_bytes) noexcept nogil:
+    """Read an unsigned integer in at most `max_bytes` bytes of 7 bits each, the lowest bits first.
 
-    The bits that 64 cannot hold are dropped, as Kafka drops them.
+    Bits beyond 64 are dropped, as in Kafka.
     """
     cdef const uint8_t* start = cursor.at
     cdef const uint8_t* at = start
     cdef const uint8_t* end = cursor.end
     cdef uint64_t value = 0
     cdef int shift = 0
-    cdef int last = 7 * (most - 1)
+    cdef int last = 7 * (max_bytes - 1)
     cdef uint8_t byte
     while at < end:
         byte = at[0]
@@ -136,10 +138,10 @@ cdef inline uint64_t read_leb128(Cursor* cursor, int most) noexcept nogil:
             cursor.at = at
             return value
         if shift == last:
-            blame(cursor, VARINT_TOO_LONG, start, most, most + 1)
+            set_fault(cursor, VARINT_TOO_LONG, start, max_bytes, max_bytes + 1)
             return 0
         shift += 7
-    blame(cursor, UNDERRUN, start, end - start + 1, end - start)
+    set_fault(cursor, UNDERRUN, start, end - start + 1, end - start)
     return 0
 
 
@@ -163,21 +165,21 @@ cdef inline int64_t read_varlong(Cursor* cursor) noexcept nogil:
     return <int64_t> ((value >> 1) ^ (0 - (value & 1)))
 
 
-# Loads at a place whose bytes are known to be there.
+# Integers at an address. The caller has checked that the bytes are inside the buffer.
 
-cdef inline int16_t load_short(const uint8_t* place) noexcept nogil:
+cdef inline int16_t load_short(const uint8_t* address) noexcept nogil:
     cdef uint16_t value
-    memcpy(&value, place, 2)
+    memcpy(&value, address, 2)
     return <int16_t> kafkalog_swap16(value)
 
 
-cdef inline int32_t load_int(const uint8_t* place) noexcept nogil:
+cdef inline int32_t load_int(const uint8_t* address) noexcept nogil:
     cdef uint32_t value
-    memcpy(&value, place, 4)
+    memcpy(&value, address, 4)
     return <int32_t> kafkalog_swap32(value)
 
 
-cdef inline int64_t load_long(const uint8_t* place) noexcept nogil:
+cdef inline int64_t load_long(const uint8_t* address) noexcept nogil:
     cdef uint64_t value
-    memcpy(&value, place, 8)
+    memcpy(&value, address, 8)
     return <int64_t> kafkalog_swap64(value)

@@ -1,12 +1,13 @@
-"""Many batches at once to columns: rows of the header table and where their bytes are, to arrays.
+"""Decoding of many entries in one call: the records of their regions to columns.
 
-A row says how its region reads (v2 records, one v0/v1 message, the set inside a wrapper); the region is a slice of
-one buffer, either the log itself or decompressed bytes. The arrays that come out are all int64 and of one allocation,
-eight rows of it:
+A region is a part of one buffer, which has the bytes of the log or decompressed bytes. The row of the entry in the
+header table says what the region contains: v2 records, one v0/v1 message, or the messages of a wrapper. The result is
+one int64 array with a row for each of these fields:
 
     offset timestamp key_start key_length value_start value_length headers_start headers_length
 
-Starts index the buffer; nothing is copied. DESIGN.md, "The kernel contract", says what each fault means.
+A start is an index in the buffer; keys, values and headers are not copied. DESIGN.md, "The kernel contract", defines
+the faults.
 """
 
 from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t
@@ -24,10 +25,11 @@ import numpy as np
 
 from kafkalog._speedups.buffer_pool import Block
 
-# Bytes that one instruction copies.
+# The most bytes that one instruction copies.
 cdef enum:
     SHORT = 16
 
+# The `part` that has no limits.
 NO_LIMIT = (INT64_MAX, INT64_MAX)
 
 cdef object INT64 = np.dtype(np.int64)
@@ -50,33 +52,36 @@ TRAILING_BYTES = c.TRAILING_BYTES
 TOO_MANY_HEADERS = c.TOO_MANY_HEADERS
 
 
-cdef Py_ssize_t room_for(const uint8_t* data, const Header* rows, const int64_t* starts, const int64_t* ends,
-                         Py_ssize_t count, const Place* place, int64_t most) noexcept nogil:
-    """Return the largest number of records that may follow in the regions, and one more; at most `most`.
+cdef Py_ssize_t max_records(const uint8_t* data, const Header* rows, const int64_t* starts, const int64_t* ends,
+                            Py_ssize_t count, const Place* place, int64_t limit) noexcept nogil:
+    """Return one more than the largest number of records that the regions may contain from `place` on; at most `limit`.
 
-    A region has as many as its header claims, or as its bytes can hold if that is less.
+    A region contains at most as many records as its header counts, and as fit in its bytes.
     """
-    cdef int64_t room = 0
+    cdef int64_t records = 0
     cdef Py_ssize_t i
     cdef const uint8_t* start
     cdef int64_t fit
     for i in range(place.row, count):
         start = place.at if i == place.row else data + starts[i]
         if rows[i].magic < 2:
-            room += count_messages(start, data + ends[i], most - room)
+            records += count_messages(start, data + ends[i], limit - records)
         else:
             fit = (data + ends[i] - start) // SHORTEST_RECORD
-            room += max(0, min(fit, rows[i].records_count - (place.done if i == place.row else 0)))
-        if room >= most:
-            return most
-    return room + 1
+            records += max(0, min(fit, rows[i].records_count - (place.done if i == place.row else 0)))
+        if records >= limit:
+            return limit
+    return records + 1
 
 
 cdef Py_ssize_t decode_rows(const uint8_t* data, const Header* rows, const int64_t* starts, const int64_t* ends,
                             Py_ssize_t count, Columns* out, Cursor* region, Place* place) noexcept nogil:
-    """Decode row after row from `place` on. Return the row of a fault, or the one where `out` is full, or `count`."""
+    """Decode the records from `place` on. Return the row of the first fault, or the row at which `out` is full.
+
+    If all records have been decoded, return `count`.
+    """
     cdef Py_ssize_t i
-    cdef int whole
+    cdef int complete
     for i in range(place.row, count):
         if i > place.row:
             place.row = i
@@ -86,18 +91,21 @@ cdef Py_ssize_t decode_rows(const uint8_t* data, const Header* rows, const int64
         if is_full(out):
             return i
         if rows[i].magic < 2:
-            whole = decode_message_set(data, region, &rows[i], <int32_t> i, out, place)
+            complete = decode_message_set(data, region, &rows[i], <int32_t> i, out, place)
         else:
-            whole = decode_record_batch(data, region, &rows[i], <int32_t> i, out, place)
-        if not whole:
+            complete = decode_record_batch(data, region, &rows[i], <int32_t> i, out, place)
+        if not complete:
             return i
     return count
 
 
 cdef Py_ssize_t fill_regions(starts, ends, const Rows* table, int64_t position, int64_t* regions) except -1:
-    """Write the starts of the regions to `regions`, then their ends: those given, or those of the stored records."""
-    cdef const int64_t[:] begin
-    cdef const int64_t[:] end
+    """Write the starts of all regions to `regions`, then all ends. Return the number of regions.
+
+    If `starts` and `ends` are None, the regions are where the records are stored, see `stored_regions`.
+    """
+    cdef const int64_t[:] start_view
+    cdef const int64_t[:] end_view
     cdef Py_ssize_t i
     if starts is None and ends is None:
         for i in range(table.count):
@@ -106,16 +114,17 @@ cdef Py_ssize_t fill_regions(starts, ends, const Rows* table, int64_t position, 
         return table.count
     if starts is None or ends is None:
         raise ValueError("starts and ends are needed, or neither")
-    begin, end = starts, ends
-    if begin.shape[0] != table.count or end.shape[0] != table.count:
-        raise ValueError(f"{table.count} rows, {begin.shape[0]} starts, {end.shape[0]} ends")
+    start_view, end_view = starts, ends
+    if start_view.shape[0] != table.count or end_view.shape[0] != table.count:
+        raise ValueError(f"{table.count} rows, {start_view.shape[0]} starts, {end_view.shape[0]} ends")
     for i in range(table.count):
-        regions[i] = begin[i]
-        regions[table.count + i] = end[i]
+        regions[i] = start_view[i]
+        regions[table.count + i] = end_view[i]
     return table.count
 
 
 cdef int check_regions(const int64_t* starts, const int64_t* ends, Py_ssize_t count, int64_t length) except -1:
+    """Check that all regions are inside a buffer of `length` bytes."""
     cdef Py_ssize_t i
     for i in range(count):
         if not 0 <= starts[i] <= ends[i] <= length:
@@ -123,26 +132,26 @@ cdef int check_regions(const int64_t* starts, const int64_t* ends, Py_ssize_t co
     return 0
 
 
-cdef void lay_out(Columns* out, void* memory, Py_ssize_t room) noexcept:
-    """Set the columns to parts of `memory`, one after the other."""
+cdef void divide(void* memory, Py_ssize_t capacity, Columns* out) noexcept:
+    """Divide `memory` into columns for `capacity` records, one after the other."""
     cdef int64_t* block = <int64_t*> memory
     out.count = 0
     out.weight = 0
-    out.room = room
+    out.capacity = capacity
     out.offset = block
-    out.timestamp = block + room
-    out.key_start = block + 2 * room
-    out.key_length = block + 3 * room
-    out.value_start = block + 4 * room
-    out.value_length = block + 5 * room
-    out.headers_start = block + 6 * room
-    out.headers_length = block + 7 * room
-    out.batch = <int32_t*> (block + 8 * room)
+    out.timestamp = block + capacity
+    out.key_start = block + 2 * capacity
+    out.key_length = block + 3 * capacity
+    out.value_start = block + 4 * capacity
+    out.value_length = block + 5 * capacity
+    out.headers_start = block + 6 * capacity
+    out.headers_length = block + 7 * capacity
+    out.batch = <int32_t*> (block + 8 * capacity)
 
 
 cdef int open_place(after, const uint8_t* data, const int64_t* starts, const int64_t* ends, Py_ssize_t count,
                     Place* place) except -1:
-    """Set `place` to the first row, or to the place in the stop that an earlier call has returned."""
+    """Set `place` to the first record, or, if `after` is the `stop` of an earlier call, to where that call stopped."""
     cdef int64_t at
     place.row = place.done = place.shift = 0
     place.at = data + starts[0] if count else data
@@ -157,26 +166,26 @@ cdef int open_place(after, const uint8_t* data, const int64_t* starts, const int
 
 cdef tuple decode(const uint8_t* data, int64_t length, const Rows* table, starts, ends, int64_t position, part, after,
                   Columns* out):
-    """Decode records of the regions. Return the memory of their columns, and the stop as `decode_batches`."""
-    cdef int64_t[2] alone
-    cdef int64_t* start = alone
+    """Decode records. Return the memory of the columns, to which `out` points, and the `stop` of `decode_batches`."""
+    cdef int64_t[2] single_region
+    cdef int64_t* start = single_region
     cdef int64_t* end
-    cdef int64_t most
-    cdef Memory kept, memory
-    cdef Py_ssize_t room, done
+    cdef int64_t limit
+    cdef Memory regions, memory
+    cdef Py_ssize_t capacity, done
     cdef Place place
     cdef Cursor region
     if table.count > 1:
-        kept = <Memory?> Block(2 * sizeof(int64_t) * table.count)
-        start = <int64_t*> kept.memory
+        regions = <Memory?> Block(2 * sizeof(int64_t) * table.count)
+        start = <int64_t*> regions.memory
     end = start + fill_regions(starts, ends, table, position, start)
     check_regions(start, end, table.count, length)
     open_place(after, data, start, end, table.count, &place)
-    most, out.most = NO_LIMIT if part is None else part
+    limit, out.max_weight = NO_LIMIT if part is None else part
     with nogil:
-        room = room_for(data, table.at, start, end, table.count, &place, most) + 1
-    memory = <Memory?> Block((8 * sizeof(int64_t) + sizeof(int32_t)) * room)
-    lay_out(out, memory.memory, room)
+        capacity = max_records(data, table.at, start, end, table.count, &place, limit) + 1
+    memory = <Memory?> Block((8 * sizeof(int64_t) + sizeof(int32_t)) * capacity)
+    divide(memory.memory, capacity, out)
     with nogil:
         done = decode_rows(data, table.at, start, end, table.count, out, &region, &place)
     if done >= table.count:
@@ -188,22 +197,44 @@ cdef tuple decode(const uint8_t* data, int64_t length, const Rows* table, starts
 
 def decode_batches(const uint8_t[::1] buffer not None, rows, starts=None, ends=None, int64_t position=0, part=None,
                    after=None):
-    """Decode the records of the regions buffer[starts[i]:ends[i]], as rows[i] describes, up to a fault, or a part.
+    """Decode the records of entries into columns, up to the first fault or the limits of `part`.
 
-    Without starts and ends, the regions are those that `stored_regions` finds for `position`. `part` = (records,
-    weight): decode at most so many records, and stop after the record with which they weigh so much. `after`: the stop
-    of the call before, to decode those that follow.
+    The records of entry i are in the region buffer[starts[i]:ends[i]]. The GIL is released.
 
-    Returns (block int64 (8, n), batch int32 (n,), count <= n, stop), stop None or (code, row, at, expected, found);
-    code NO_FAULT: there may be more. The GIL is released. ValueError: a region outside the buffer.
+    Args:
+        buffer: The bytes of the log, or decompressed bytes.
+        rows: The rows of the entries, `HEADER_DTYPE`, shape (k,).
+        starts: The start of each region, int64, shape (k,). Without `starts` and `ends`, the regions are those of
+            `stored_regions(rows, position)`.
+        ends: The end of each region, int64, shape (k,).
+        position: The file position of buffer[0]; only used without `starts` and `ends`.
+        part: (records, weight): Decode at most `records` records, and stop after the record with which their total size
+            in bytes, plus 64 for each of their headers, is `weight` or more; None: no limits.
+        after: The `stop` of the previous call, to decode the records that follow.
+
+    Returns:
+        (block, batch, count, stop):
+
+        - block: One row per field, read-only, int64, shape (8, n): offset, timestamp, key_start, key_length,
+          value_start, value_length, headers_start, headers_length. Timestamps are in ms, starts are indexes in
+          `buffer`, lengths are in bytes. The length of null is -1; a record without headers has a headers_length of 0.
+        - batch: The index in `rows` of the entry of each record, read-only, int32, shape (n,).
+        - count: The number of records; later elements of the arrays are undefined.
+        - stop: None if all records have been decoded, else (code, row, at, expected, found): the code of the fault, the
+          index in `rows`, the index in `buffer`, and two numbers that DESIGN.md defines for each code. If the code is
+          NO_FAULT, there may be more records.
+
+    Raises:
+        ValueError: A region is outside the buffer, the arrays differ in length, or `after` is not a `stop` of the same
+            entries.
     """
     cdef Rows table
     rows = open_rows(rows, &table)
     cdef const uint8_t* data = &buffer[0] if buffer.shape[0] else NULL
     cdef Columns out
     memory, stop = decode(data, buffer.shape[0], &table, starts, ends, position, part, after, &out)
-    block = np.ndarray((8, out.room), INT64, memory)
-    batch = np.ndarray(out.room, INT32, memory, 8 * sizeof(int64_t) * out.room)
+    block = np.ndarray((8, out.capacity), INT64, memory)
+    batch = np.ndarray(out.capacity, INT32, memory, 8 * sizeof(int64_t) * out.capacity)
     block.setflags(False)
     batch.setflags(False)
     return block, batch, out.count, stop
@@ -211,10 +242,26 @@ def decode_batches(const uint8_t[::1] buffer not None, rows, starts=None, ends=N
 
 def find_record(const uint8_t[::1] buffer not None, rows, starts, ends, int64_t position, int64_t offset,
                 int64_t timestamp, part=None):
-    """Find the first record that `decode_batches` would return whose offset and timestamp reach both figures.
+    """Find the first record with at least the given offset and at least the given timestamp.
 
-    Returns (found, fault): found is (offset, timestamp, row), or None where there is none. All are decoded, a `part` at
-    a time, so that the fault is the same. The GIL is released. ValueError: a region outside the buffer.
+    All records are decoded, `part` by `part`, so that the fault is that of `decode_batches`. The GIL is released.
+
+    Args:
+        buffer: See `decode_batches`.
+        rows: See `decode_batches`.
+        starts: See `decode_batches`.
+        ends: See `decode_batches`.
+        position: See `decode_batches`.
+        offset: The smallest offset of the record.
+        timestamp: The smallest timestamp of the record, ms.
+        part: The limits of each step, see `decode_batches`; they limit the memory that is used.
+
+    Returns:
+        (found, fault): `found` is (offset, timestamp, index in `rows`) of the record, or None if there is none. `fault`
+        is None or (code, row, at, expected, found), see `decode_batches`.
+
+    Raises:
+        ValueError: A region is outside the buffer, or the arrays differ in length.
     """
     cdef Rows table
     rows = open_rows(rows, &table)
@@ -224,7 +271,7 @@ def find_record(const uint8_t[::1] buffer not None, rows, starts, ends, int64_t 
     cdef object found = None
     stop = None
     while True:
-        # A name for the memory, which `out` only points to.
+        # The variable keeps the memory alive, to which `out` points.
         _memory, stop = decode(data, buffer.shape[0], &table, starts, ends, position, part, stop, &out)
         for i in range(out.count if found is None else 0):
             if out.offset[i] >= offset and out.timestamp[i] >= timestamp:
@@ -234,8 +281,8 @@ def find_record(const uint8_t[::1] buffer not None, rows, starts, ends, int64_t 
             return found, stop
 
 
-cdef Py_ssize_t rising_before(const int64_t[:] offsets, int64_t end) noexcept nogil:
-    """How many offsets, which rise, come before the first that is `end` or more."""
+cdef Py_ssize_t count_before(const int64_t[:] offsets, int64_t end) noexcept nogil:
+    """Count the offsets that are less than `end`; the offsets must be in ascending order."""
     cdef Py_ssize_t low = 0
     cdef Py_ssize_t high = offsets.shape[0]
     cdef Py_ssize_t middle
@@ -248,7 +295,8 @@ cdef Py_ssize_t rising_before(const int64_t[:] offsets, int64_t end) noexcept no
     return low
 
 
-cdef bint is_rising(const int64_t[:] offsets) noexcept nogil:
+cdef bint is_ascending(const int64_t[:] offsets) noexcept nogil:
+    """Return whether no offset is less than the one before it."""
     cdef Py_ssize_t i
     for i in range(1, offsets.shape[0]):
         if offsets[i] < offsets[i - 1]:
@@ -257,19 +305,28 @@ cdef bint is_rising(const int64_t[:] offsets) noexcept nogil:
 
 
 def span_of(const int64_t[:] offsets not None, int64_t start, int64_t end):
-    """The smallest of some offsets and the largest, and which of them are in [start, end).
+    """Find the smallest and the largest of some offsets, and those in [start, end).
 
-    Returns (smallest, largest, first, stop): those in [start, end) are offsets[first:stop]; stop is -1 where offsets do
-    not rise, so that these may not lie together. ValueError: there are no offsets.
+    Args:
+        offsets: The offsets, int64, shape (n,), n > 0.
+        start: The first offset of the range.
+        end: The offset after the range.
+
+    Returns:
+        (smallest, largest, first, stop): the offsets in the range are offsets[first:stop]. If the offsets are not in
+        ascending order, `stop` is -1, because those in the range may not be adjacent.
+
+    Raises:
+        ValueError: There are no offsets.
     """
     cdef Py_ssize_t first, stop, i
     cdef int64_t smallest, largest
     if not offsets.shape[0]:
         raise ValueError("no offsets")
     smallest, largest = offsets[0], offsets[offsets.shape[0] - 1]
-    if is_rising(offsets):
-        first = 0 if start <= smallest else rising_before(offsets, start)
-        stop = offsets.shape[0] if largest < end else rising_before(offsets, end)
+    if is_ascending(offsets):
+        first = 0 if start <= smallest else count_before(offsets, start)
+        stop = offsets.shape[0] if largest < end else count_before(offsets, end)
         return smallest, largest, first, max(first, stop)
     for i in range(offsets.shape[0]):
         smallest = min(smallest, offsets[i])
@@ -278,15 +335,26 @@ def span_of(const int64_t[:] offsets not None, int64_t start, int64_t end):
 
 
 def gather(const uint8_t[::1] buffer not None, const int64_t[::1] starts not None, const int64_t[::1] lengths not None):
-    """The pieces buffer[starts[i]:starts[i] + lengths[i]] one after the other (null, length -1, takes no bytes).
+    """Copy pieces of a buffer one after the other, as the two buffers of an Arrow binary array.
 
-    Returns (ends int32 (n + 1,), the running sum of the lengths from 0; bytes uint8 (ends[n],)): an Arrow binary
-    array's two buffers. The GIL is released. OverflowError: more than 2**31 - 1 bytes; ValueError: a piece outside
-    the buffer.
+    The pieces are buffer[starts[i]:starts[i] + lengths[i]]. The GIL is released.
+
+    Args:
+        buffer: The bytes that `starts` refers to.
+        starts: The index in `buffer` of each piece, int64, shape (n,).
+        lengths: The length in bytes of each piece, int64, shape (n,); less than 0: null, which takes no bytes.
+
+    Returns:
+        (ends, data): `ends` is the total length up to each piece, from 0 on, int32, shape (n + 1,); `data` the bytes of
+        all pieces, uint8, shape (ends[n],).
+
+    Raises:
+        OverflowError: The pieces have more than 2**31 - 1 bytes.
+        ValueError: A piece is outside the buffer, or the arrays differ in length.
     """
     cdef Py_ssize_t count = starts.shape[0]
     cdef int32_t[::1] ends
-    cdef uint8_t[::1] room
+    cdef uint8_t[::1] data
     cdef int64_t total = 0
     cdef int64_t start
     cdef int64_t length
@@ -307,19 +375,20 @@ def gather(const uint8_t[::1] buffer not None, const int64_t[::1] starts not Non
             if total > 0x7FFFFFFF:
                 raise OverflowError("more than 2**31 - 1 bytes in one Arrow array; take a smaller slice")
         ends[i + 1] = <int32_t> total
-    room_array = np.ndarray(total, np.uint8, Block(total))
-    room = room_array
+    data_array = np.ndarray(total, np.uint8, Block(total))
+    data = data_array
     with nogil:
         for i in range(count):
-            # What was checked: somebody else may write to the arrays, now that they can run.
+            # Another thread may have changed the arrays since they were checked, because the GIL is released. The
+            # lengths are those that were checked; the start is checked again.
             start = starts[i]
             length = ends[i + 1] - ends[i]
             if length <= 0 or not 0 <= start <= buffer.shape[0] - length:
                 continue
-            # A short piece, as most keys are, is copied in one step with some of what follows it in the buffer, over
-            # which the next piece is copied.
+            # Most keys are short. A copy of a constant size is one instruction; the surplus bytes are overwritten by
+            # the next piece.
             if length <= SHORT and start <= buffer.shape[0] - SHORT and ends[i] <= total - SHORT:
-                memcpy(&room[ends[i]], &buffer[start], SHORT)
+                memcpy(&data[ends[i]], &buffer[start], SHORT)
             else:
-                memcpy(&room[ends[i]], &buffer[start], length)
-    return ends_array, room_array
+                memcpy(&data[ends[i]], &buffer[start], length)
+    return ends_array, data_array

@@ -1,12 +1,12 @@
-"""Records to bytes, one after the other: v2 records as they lie in a batch, or v0/v1 messages, framing and all.
+"""Encoding of records, one after the other: v2 records as in a batch, or v0/v1 messages with their offset and size.
 
     v2      length varint | attributes | timestamp delta | offset delta | key | value | headers
     v0, v1  offset | size | crc | magic | attributes | v1: timestamp | key | value
 
-What records_v2.pyx and messages_v0_v1.pyx read.
+records_v2.pyx and messages_v0_v1.pyx decode these bytes.
 
-An encoder knows what the header of the batch will want to know (count, last offset, first and largest timestamp) and
-keeps Kafka's rules for what may follow what. A record that breaks one leaves no trace. Source:
+An encoder also keeps the values of the batch header (count, last offset, first and largest timestamp), and enforces
+Kafka's rules for the order of records. If a record breaks a rule, nothing is added. Source:
 clients/.../common/record/{MemoryRecordsBuilder,DefaultRecord,LegacyRecord}.java.
 """
 
@@ -51,12 +51,12 @@ cdef extern from "Python.h":
 
 cdef enum:
     RECORD_OVERHEAD_V1 = 22
-    FIRST_ROOM = 4096
+    INITIAL_CAPACITY = 4096
     MESSAGE_HEAD_BYTES = 10
 
 
 cdef inline uint8_t* put_sized(uint8_t* place, object data) noexcept:
-    """A varint length and the bytes; null is the length -1."""
+    """Store a varint length and the bytes; null has the length -1. Return the address after them."""
     cdef Py_ssize_t length
     if data is None:
         place[0] = 1
@@ -68,7 +68,7 @@ cdef inline uint8_t* put_sized(uint8_t* place, object data) noexcept:
 
 
 cdef inline uint8_t* put_sized_int32(uint8_t* place, object data) noexcept:
-    """An int32 length and the bytes; null is the length -1."""
+    """Store an int32 length and the bytes; null has the length -1. Return the address after them."""
     cdef Py_ssize_t length = -1 if data is None else PyBytes_GET_SIZE(data)
     place += store_big_endian(place, <uint64_t> length, 4)
     if length > 0:
@@ -78,15 +78,17 @@ cdef inline uint8_t* put_sized_int32(uint8_t* place, object data) noexcept:
 
 
 cdef inline Py_ssize_t length_of(object data) noexcept:
+    """Return the length of bytes; 0 for null."""
     return 0 if data is None else PyBytes_GET_SIZE(data)
 
 
 cdef inline Py_ssize_t sized_length(object data) noexcept:
+    """Return the number of bytes that `put_sized` stores."""
     return 1 if data is None else size_of_varlong(PyBytes_GET_SIZE(data)) + PyBytes_GET_SIZE(data)
 
 
 cdef uint32_t checksum_of(bytes head, object key, object value) except? 0:
-    """The CRC-32 of a message from its magic on."""
+    """Compute the CRC-32 of a message; `head` is its bytes from the magic up to the key length."""
     cdef uint32_t checksum = crc32(head)
     for data in (key, value):
         checksum = crc32((<int64_t> -1 if data is None else len(data)).to_bytes(4, "big", signed=True), checksum)
@@ -96,17 +98,19 @@ cdef uint32_t checksum_of(bytes head, object key, object value) except? 0:
 
 
 cdef tuple encoded_headers(object headers):
-    """(key bytes, value bytes or None) of each header."""
+    """Check headers and return (key bytes, value bytes or None) of each."""
     return tuple([((<str> key).encode("utf-8"), value) for key, value in checked_headers(headers)])
 
 
-cdef Record checked_record(object given):
-    if not isinstance(given, Record):
-        raise TypeError(f"a Record is added, not {type(given).__name__}")
-    return <Record> given
+cdef Record checked_record(object item):
+    """Return an object, after checking that it is a `Record`."""
+    if not isinstance(item, Record):
+        raise TypeError(f"a Record is added, not {type(item).__name__}")
+    return <Record> item
 
 
 cdef Py_ssize_t headers_length(tuple headers) noexcept:
+    """Return the number of bytes of encoded headers, including their count."""
     cdef Py_ssize_t total = size_of_varlong(len(headers))
     for key, value in headers:
         total += sized_length(key) + sized_length(value)
@@ -114,29 +118,33 @@ cdef Py_ssize_t headers_length(tuple headers) noexcept:
 
 
 cdef class RecordsEncoder:
-    """Records of one batch, as bytes, in the order of their offsets.
+    """An encoder for the records of one batch, which are added in the order of their offsets.
 
     Args:
-        magic: 0, 1 or 2.
-        base_offset: What the offsets of v2 records, and of v1 messages if `relative`, count from.
+        magic: The format: 0, 1 or 2.
+        base_offset: The base offset of the batch. The offsets of v2 records are stored relative to it.
         timestamp_type: The number of a `TimestampType`.
-        log_append_time: The timestamp of every v0/v1 message, ms, if the type is LogAppendTime.
-        relative: Whether v1 messages are those of a wrapper.
-        base_timestamp: What v2 timestamps count from; None: the first record's.
+        log_append_time: If the type is LogAppendTime: the timestamp of every v1 message, and the largest timestamp in
+            the header of a v2 batch, ms.
+        relative: Whether the offsets of messages are stored relative to `base_offset`, as in a v1 wrapper.
+        base_timestamp: The base timestamp of a v2 batch, ms; None: the timestamp of its first record.
 
     Attributes:
-        size: The bytes of the records so far, before compression.
+        size: The size of the records so far in bytes, before compression.
         magic: The format.
         records_count: The number of records so far.
-        base_offset: As given.
-        last_offset: The offset of the last record.
-        base_timestamp: The timestamp that those of v2 records count from, ms; -1 = none.
+        base_offset: The base offset of the batch.
+        last_offset: The offset of the last record; -1 = no records.
+        base_timestamp: The base timestamp of a v2 batch, ms; -1 = none.
         max_timestamp: The largest timestamp so far, ms; -1 = none.
-        offset_of_max_timestamp: The offset of the first record that has it; -1 = none.
+        offset_of_max_timestamp: The offset of the first record with that timestamp; -1 = none.
+
+    Raises:
+        ValueError: `magic` is not 0, 1 or 2.
     """
 
     cdef uint8_t* data
-    cdef Py_ssize_t room
+    cdef Py_ssize_t capacity
     cdef readonly Py_ssize_t size
     cdef readonly int magic
     cdef readonly int32_t records_count
@@ -164,6 +172,7 @@ cdef class RecordsEncoder:
         self.begin(base_offset)
 
     cdef void begin(self, int64_t base_offset) noexcept:
+        """Reset everything that depends on the records of a batch."""
         self.size = self.records_count = 0
         self.base_offset = base_offset
         self.has_base_timestamp = self.is_base_given
@@ -172,7 +181,15 @@ cdef class RecordsEncoder:
         self.max_timestamp = self.offset_of_max_timestamp = self.last_offset = -1
 
     def restart(self, base_offset):
-        """Forget the records, and begin another batch with what this one was told. ValueError: no offset."""
+        """Remove all records and begin a new batch with the same settings.
+
+        Args:
+            base_offset: The base offset of the new batch.
+
+        Raises:
+            TypeError: `base_offset` is not an integer.
+            ValueError: `base_offset` is negative or more than 2**63 - 1.
+        """
         self.begin(whole("base_offset", base_offset, 0, INT64_MAX))
 
     def __dealloc__(self):
@@ -182,21 +199,22 @@ cdef class RecordsEncoder:
         raise TypeError("an encoder cannot be copied")
 
     cdef uint8_t* place_for(self, Py_ssize_t length) except NULL:
-        """Where the next `length` bytes go. They are not written until `size` has moved past them."""
-        cdef Py_ssize_t wanted = self.room
+        """Return the address for the next `length` bytes; grow the buffer if needed. `written` changes `size`."""
+        cdef Py_ssize_t wanted = self.capacity
         cdef uint8_t* grown
-        if self.size + length > self.room:
-            wanted = max(FIRST_ROOM, self.room)
+        if self.size + length > self.capacity:
+            wanted = max(INITIAL_CAPACITY, self.capacity)
             while wanted < self.size + length:
                 wanted *= 2
             grown = <uint8_t*> PyMem_Realloc(self.data, wanted)
             if grown == NULL:
                 raise MemoryError()
             self.data = grown
-            self.room = wanted
+            self.capacity = wanted
         return self.data + self.size
 
     cdef int check(self, int64_t offset, int64_t timestamp, bint has_headers) except -1:
+        """Raise ValueError if Kafka's rules do not allow this record to follow."""
         if self.records_count and offset <= self.last_offset:
             raise ValueError(f"offset {offset} follows offset {self.last_offset}; offsets must increase")
         if offset < self.base_offset or <uint64_t> offset - <uint64_t> self.base_offset > INT32_MAX:
@@ -210,6 +228,7 @@ cdef class RecordsEncoder:
         return 0
 
     cdef int written(self, Py_ssize_t length, int64_t offset, int64_t timestamp) except -1:
+        """Update the attributes after a record of `length` bytes has been stored."""
         self.size += length
         self.records_count += 1
         self.last_offset = offset
@@ -220,7 +239,7 @@ cdef class RecordsEncoder:
 
     cdef Py_ssize_t body_length(self, int64_t offset, int64_t timestamp, object key, object value,
                                 tuple headers) except -1:
-        """Bytes of a v2 record after its length."""
+        """Return the number of bytes of a v2 record after its length."""
         cdef int64_t base = self.base_timestamp if self.has_base_timestamp else timestamp
         return (1 + size_of_varlong(<int64_t> (<uint64_t> timestamp - <uint64_t> base))
                 + size_of_varlong(<int64_t> (<uint64_t> offset - <uint64_t> self.base_offset))
@@ -228,7 +247,7 @@ cdef class RecordsEncoder:
 
     cdef int put_record(self, int64_t offset, int64_t timestamp, object key, object value, tuple headers,
                         Py_ssize_t body) except -1:
-        """body: what `body_length` says of it."""
+        """Store a v2 record; `body` is the result of `body_length`."""
         cdef uint8_t* start
         cdef uint8_t* place
         if body > INT32_MAX:
@@ -251,11 +270,12 @@ cdef class RecordsEncoder:
         return self.written(place - start, offset, timestamp)
 
     cdef Py_ssize_t message_length(self, object key, object value) noexcept:
-        """Bytes of a v0/v1 message after its framing."""
+        """Return the number of bytes of a v0/v1 message after its offset and size."""
         cdef Py_ssize_t overhead = RECORD_OVERHEAD_V0 if self.magic == 0 else RECORD_OVERHEAD_V1
         return overhead + length_of(key) + length_of(value)
 
     cdef int put_message(self, int64_t offset, int64_t timestamp, object key, object value) except -1:
+        """Store a v0/v1 message with its offset and size."""
         cdef Py_ssize_t length = self.message_length(key, value)
         cdef uint8_t head[MESSAGE_HEAD_BYTES]
         cdef int head_size
@@ -267,7 +287,7 @@ cdef class RecordsEncoder:
         if self.timestamp_type == LOG_APPEND_TIME:
             timestamp = self.log_append_time
         head_size = self.store_head(head, timestamp)
-        # Before any room is taken: it gives up the GIL, and another thread could move the room.
+        # Before `place_for`: this releases the GIL, and another thread could then reallocate the buffer.
         checksum = checksum_of(head[:head_size], key, value)
         start = place = self.place_for(LOG_OVERHEAD + length)
         place += store_big_endian(place, <uint64_t> (offset - self.base_offset if self.relative else offset), 8)
@@ -279,14 +299,14 @@ cdef class RecordsEncoder:
         return self.written(place - start, offset, timestamp)
 
     cdef int store_head(self, uint8_t* place, int64_t timestamp) noexcept:
-        """What stands between a message's CRC and its key: magic, attributes and, in format 1, the timestamp."""
+        """Store the fields between CRC and key length: magic, attributes, v1: timestamp. Return their size."""
         place[0] = self.magic
         place[1] = LOG_APPEND_TIME_BIT if self.magic > 0 and self.timestamp_type == LOG_APPEND_TIME else 0
         return 2 + (store_big_endian(place + 2, <uint64_t> timestamp, 8) if self.magic > 0 else 0)
 
     cdef int put(self, int64_t offset, int64_t timestamp, object key, object value, tuple headers,
                  Py_ssize_t room=PY_SSIZE_T_MAX, double ratio=1.0) except -1:
-        """Add a record if it has room, see `fill`; 0: it has none."""
+        """Add a record if it fits in `room` bytes, see `fill`. Return 0 if it does not."""
         cdef Py_ssize_t length, body = 0
         if self.magic < 2:
             length = LOG_OVERHEAD + self.message_length(key, value)
@@ -303,13 +323,23 @@ cdef class RecordsEncoder:
         return 1
 
     cdef int64_t next_offset(self) noexcept:
+        """Return the offset of the next record, unless it has its own."""
         return self.last_offset + 1 if self.records_count else self.base_offset
 
     def append(self, value=None, key=None, headers=(), timestamp=-1, *, offset=None):
-        """Add one record; its offset is the next one unless given.
+        """Add a record.
 
-        ValueError: the offset does not follow, the timestamp is less than -1, headers below magic 2, too large.
-        TypeError: not bytes.
+        Args:
+            value: The value as bytes; None = null.
+            key: The key as bytes; None = null.
+            headers: Pairs of a key as text, and a value as bytes or None.
+            timestamp: Milliseconds since the epoch; -1 = none.
+            offset: The offset; None: the one after the last record, or the base offset.
+
+        Raises:
+            TypeError: An argument has another type.
+            ValueError: The offset is not greater than the last one, or not within 2**31 - 1 of the base offset; the
+                timestamp is less than -1; a v0/v1 message has headers; or the record or batch is too large.
         """
         timestamp = whole("timestamp", timestamp, INT64_MIN, INT64_MAX, EPOCH_MS)
         if value is not None and type(value) is not bytes:
@@ -321,9 +351,16 @@ cdef class RecordsEncoder:
                  encoded_headers(headers) if headers else ())
 
     def extend(self, records, bint keep_offsets=False, *, int64_t default_timestamp=-1):
-        """Add `Record`s; their offsets are the next ones, or their own if keep_offsets. As `append` for each.
+        """Add records.
 
-        default_timestamp: ms, for records that have no timestamp.
+        Args:
+            records: `Record`s. Those before an invalid one are added.
+            keep_offsets: Whether to keep the offsets of the records; if not, they get the next ones.
+            default_timestamp: The timestamp for records that have none, ms.
+
+        Raises:
+            TypeError: An item is not a `Record`.
+            ValueError: A record is invalid, see `append`.
         """
         cdef Record record
         cdef int64_t timestamp
@@ -335,11 +372,25 @@ cdef class RecordsEncoder:
 
     def fill(self, records, Py_ssize_t room, *, first=None, double ratio=1.0, list taken=None,
              int64_t default_timestamp=-1):
-        """Add `Record`s, `first` if given and those of an iterator, until one has no room in `room` bytes.
+        """Add records until one does not fit in the batch.
 
-        Returns that one; None: there are no more. What is here already counts for `ratio` of its bytes, as it may be
-        once it is compressed. A batch that is empty has room for any. taken: a list to append those to that were added.
-        default_timestamp, errors: as `extend`.
+        A record fits if `size` times `ratio`, plus its own bytes, is at most `room`. The first record of a batch always
+        fits.
+
+        Args:
+            records: An iterator of `Record`s. They get the next offsets.
+            room: The maximum size of all records, bytes.
+            first: A `Record` to add before those of the iterator, such as the result of the previous call.
+            ratio: The expected size of the records after compression, divided by that before.
+            taken: A list to which the added records are appended.
+            default_timestamp: The timestamp for records that have none, ms.
+
+        Returns:
+            The record that does not fit, which has been taken from the iterator; None: all records have been added.
+
+        Raises:
+            TypeError: An item is not a `Record`.
+            ValueError: A record is invalid, see `append`.
         """
         cdef Record record
         cdef int64_t timestamp
@@ -354,7 +405,18 @@ cdef class RecordsEncoder:
         return None
 
     def size_of(self, value=None, key=None, headers=(), timestamp=-1):
-        """Bytes that `append` would add now. TypeError: not bytes."""
+        """Return the number of bytes that `append` would add.
+
+        Args:
+            value: The value as bytes; None = null.
+            key: The key as bytes; None = null.
+            headers: Pairs of a key as text, and a value as bytes or None.
+            timestamp: Milliseconds since the epoch; -1 = none.
+
+        Raises:
+            TypeError: An argument has another type.
+            ValueError: The timestamp does not fit in 64 bits, or a header key cannot be encoded as UTF-8.
+        """
         cdef Py_ssize_t body
         key = checked_bytes("key", key)
         value = checked_bytes("value", value)
@@ -365,14 +427,21 @@ cdef class RecordsEncoder:
         return size_of_varlong(body) + body
 
     def take(self):
-        """The bytes, as a bytearray of its own."""
+        """Return a copy of the encoded records."""
         return PyByteArray_FromStringAndSize(<char*> self.data, self.size)
 
     def to_batch(self, bytes header not None, int32_t base_sequence=-1, payload=None):
-        """The v2 batch of the records, as a bytearray of its own.
+        """Return the records as a v2 batch: the header, and the records or `payload`.
 
-        header: its 61 bytes; filled in is what the records and base_sequence say, and what follows from all bytes.
-        payload: the records compressed. ValueError: no such header, or a batch of more than 2**31 - 1 bytes.
+        Args:
+            header: The 61 bytes of a header. The leader epoch, magic, attributes, producer id and producer epoch are
+                kept; the other fields are set according to the records, and the CRC is computed.
+            base_sequence: The sequence of the first record; -1 = none.
+            payload: The compressed records; None: the records are not compressed.
+
+        Raises:
+            ValueError: The header does not have 61 bytes, the encoder has another format than 2, or the batch has more
+                than 2**31 - 1 bytes.
         """
         cdef const uint8_t[::1] compressed = payload
         cdef const uint8_t* data = self.data
@@ -386,7 +455,7 @@ cdef class RecordsEncoder:
             raise ValueError(f"a header of {PyBytes_GET_SIZE(header)} bytes for format {self.magic}")
         if length > INT32_MAX - RECORD_BATCH_OVERHEAD:
             raise ValueError(f"a batch of {RECORD_BATCH_OVERHEAD + length} bytes; at most 2**31 - 1")
-        # No Python code runs between here and the copying: another thread could append.
+        # From here to the end of `memcpy` no Python code runs, during which another thread could append a record.
         batch = PyByteArray_FromStringAndSize(NULL, RECORD_BATCH_OVERHEAD + length)
         place = <uint8_t*> PyByteArray_AS_STRING(batch)
         memcpy(place, PyBytes_AS_STRING(header), RECORD_BATCH_OVERHEAD)
@@ -399,6 +468,7 @@ cdef class RecordsEncoder:
         return batch
 
     cdef void fill_in(self, uint8_t* place, Py_ssize_t size, int32_t base_sequence) noexcept:
+        """Set the fields of a batch header that depend on the records, except the CRC."""
         cdef int64_t latest = self.log_append_time if self.timestamp_type == LOG_APPEND_TIME else self.max_timestamp
         store_big_endian(place, <uint64_t> self.base_offset, 8)
         store_big_endian(place + SIZE_AT, size - LOG_OVERHEAD, 4)

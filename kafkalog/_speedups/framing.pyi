@@ -13,7 +13,7 @@ BAD_MAGIC: int
 SIZE_TOO_LARGE: int
 HEADER_DTYPE: np.dtype[np.void]
 
-class _Viewed(Protocol):
+class _ByteSource(Protocol):
     def view(self, position: int, length: int, /) -> memoryview: ...
 
 def scan_headers(
@@ -26,7 +26,7 @@ def scan_headers(
     span: int = -1,
 ) -> tuple[NDArray[np.void], int, int, int, int]: ...
 def scan_file_headers(
-    file: int | _Viewed,
+    file: int | _ByteSource,
     start: int,
     end: int,
     limit: int = -1,
@@ -34,7 +34,7 @@ def scan_file_headers(
     max_size: int = -1,
 ) -> tuple[NDArray[np.void], int, int, int, int]: ...
 def find_file_entry(
-    file: int | _Viewed,
+    file: int | _ByteSource,
     start: int,
     end: int,
     offset: int,
@@ -42,7 +42,7 @@ def find_file_entry(
     hint: int = -1,
 ) -> tuple[tuple[int, int, int, int, int, int] | None, int, int, int, int]: ...
 def load_file_entry(
-    file: int | _Viewed,
+    file: int | _ByteSource,
     start: int,
     end: int,
     offset: int,

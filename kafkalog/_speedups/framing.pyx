@@ -1,10 +1,10 @@
-"""Where one log entry ends and the next begins, and what the headers say: bytes to one structured array.
+"""Framing: finding the entries of a log by their size fields, and reading their headers into a structured array.
 
     offset int64 | size int32 | ... magic int8 at 16 ...      size counts the bytes after itself
 
-Nothing but headers is read: a scan of a 1 GiB segment of 64 KB batches touches some 16,000 cache lines.
-Kafka's twin is `FileLogInputStream` (magic is not looked at) and, with `strict_magic`, `ByteBufferLogInputStream`.
-The contract (statuses, their order and figures) stands in DESIGN.md.
+Only headers are read: a scan of a 1 GiB segment of 64 KB batches reads about 16,000 cache lines. In Kafka,
+`FileLogInputStream` does this (it does not check magic), and `ByteBufferLogInputStream` (as with `strict_magic`).
+DESIGN.md, "The kernel contract", defines the statuses and the order of the checks.
 """
 
 cimport cython
@@ -53,7 +53,8 @@ cdef extern from *:
     """
     #include <errno.h>
     #include <unistd.h>
-    /* Where data begins at or after `at`; `end` where only a hole is left; `at` where the file system cannot tell. */
+    /* Return the position of the first data at or after `at`: `end` if only a hole is left, `at` if the file system
+       cannot tell. */
     static long long kafkalog_data_from(int fd, long long at, long long end) {
     #ifdef SEEK_DATA
         long long data = lseek(fd, at, SEEK_DATA);
@@ -85,39 +86,41 @@ cdef enum Status:
     AT_LARGE_SIZE = 6
 
 
-# The window that a file scan reads into, and what it reads of it: only a header where entries are large, else all of
-# it.
+# The bytes that are read from a file at a time: PEEK_BYTES, enough for a header, if entries are large; else a window.
 cdef enum:
     WINDOW_BYTES = 65536
     LARGE_ENTRY_BYTES = 8192
     PEEK_BYTES = 64
     FIRST_PEEK_BYTES = 1024
-    # The window of a search, which mostly ends within what an index leaves between two of its entries.
+    # The window of a search. Most searches read no more than the interval between two index entries, 4 KiB.
     SEARCH_WINDOW_BYTES = 4096
-    # A table of so many rows is begun with at most, whatever the first entry says.
-    LIKELY_ROWS = 16384
+    # The most rows that are allocated because of the size of the first entry.
+    MAX_INITIAL_ROWS = 16384
 
 
+# The bytes to scan: a buffer (fd < 0 and reader NULL), a local file (fd >= 0), or a `ByteSource` (reader not NULL). The
+# bytes [base, base + loaded) are in memory at `data`, and the source ends at `end`. For a file and a `ByteSource`,
+# `data` has space for `window` bytes, and `refill` reads further bytes.
 cdef struct Source:
-    # Bytes [base, base + held) of the data lie at `data`; the data ends at `end`. A file refills it, which has room for
-    # `window` bytes, on demand: one of this machine (fd >= 0), or a `_Reader` (neither: all is in memory).
     uint8_t* data
     int64_t base
-    int64_t held
+    int64_t loaded
     int64_t end
     int64_t window
     int fd
     int error
-    PyObject* viewed
+    PyObject* reader
 
 
 @cython.final
 cdef class _Reader:
-    """A `ByteSource` that a scan reads from, and the exception with which reading ended."""
+    """A `ByteSource` that is scanned, and the exception that reading it has raised."""
     cdef object source
     cdef object failure
 
 
+# The state of a scan: the position of the next entry, the size of the last one, the number of rows, and, once it has
+# stopped, the status with its two numbers.
 cdef struct Scan:
     int64_t at
     int64_t expected
@@ -128,61 +131,63 @@ cdef struct Scan:
 
 
 cdef void copy_view(Source* source, int64_t at, int64_t wanted) noexcept with gil:
-    """As `refill`, from a `_Reader`. After an exception the file ends at `at`."""
-    cdef _Reader viewed = <_Reader> source.viewed
+    """Do what `refill` does, for a `_Reader`. An exception is kept in the `_Reader`; the source then ends at `at`."""
+    cdef _Reader reader = <_Reader> source.reader
     cdef const uint8_t[::1] view
     try:
-        view = viewed.source.view(at, wanted)
-        source.held = min(wanted, <int64_t> view.shape[0])
-        if source.held:
-            memcpy(source.data, &view[0], <size_t> source.held)
+        view = reader.source.view(at, wanted)
+        source.loaded = min(wanted, <int64_t> view.shape[0])
+        if source.loaded:
+            memcpy(source.data, &view[0], <size_t> source.loaded)
     except BaseException as failure:
-        viewed.failure = failure
-        source.held = 0
-    if source.held < wanted:
-        source.end = at + source.held
+        reader.failure = failure
+        source.loaded = 0
+    if source.loaded < wanted:
+        source.end = at + source.loaded
 
 
 cdef void refill(Source* source, int64_t at, int64_t wanted) noexcept nogil:
-    """Read `wanted` bytes of the file from `at`; a file that has become shorter ends where its bytes do."""
+    """Read `wanted` bytes at position `at`. If fewer are there, because the file has become shorter, change `end`."""
     cdef int64_t got
     source.base = at
-    source.held = 0
+    source.loaded = 0
     wanted = min(wanted, source.end - at)
-    if source.viewed != NULL:
+    if source.reader != NULL:
         copy_view(source, at, wanted)
         return
     got = read_at(source.fd, source.data, wanted, at)
     if got < 0:
         source.error = <int> -got
     else:
-        source.held = got
+        source.loaded = got
     if got < wanted:
-        source.end = at + source.held
+        source.end = at + source.loaded
 
 
 cdef inline bint in_memory(const Source* source) noexcept nogil:
-    return source.fd < 0 and source.viewed == NULL
+    """Return whether the source is a buffer."""
+    return source.fd < 0 and source.reader == NULL
 
 
 cdef inline const uint8_t* peek(Source* source, int64_t at, int64_t length, int64_t read_ahead) noexcept nogil:
-    """Where bytes [at, at + length) lie in memory, after reading at least them; NULL where the file has lost them."""
-    if at < source.base or at + length > source.base + source.held:
+    """Return the address of bytes [at, at + length), reading them if needed; NULL if they are no longer in the file."""
+    if at < source.base or at + length > source.base + source.loaded:
         if in_memory(source):
             return NULL
         refill(source, at, max(length, read_ahead))
-        if length > source.held:
+        if length > source.loaded:
             return NULL
     return source.data + (at - source.base)
 
 
 cdef bint all_zero(Source* source, int64_t at) noexcept nogil:
+    """Return whether all bytes from `at` to the end are zero."""
     cdef const uint8_t* place
     cdef int64_t length
     cdef int64_t i
     while at < source.end:
         if source.fd >= 0:
-            # A preallocated tail is a hole, gigabytes perhaps: the file system knows that without reading it.
+            # A preallocated tail is a hole, which may be large. The file system finds its end without reading it.
             at = kafkalog_data_from(source.fd, at, source.end)
             if at == source.end:
                 return True
@@ -198,6 +203,7 @@ cdef bint all_zero(Source* source, int64_t at) noexcept nogil:
 
 
 cdef inline void fill_message(const uint8_t* entry, Header* row) noexcept nogil:
+    """Set the fields of a row that are specific to v0/v1."""
     row.checksum = <uint32_t> load_int(entry + MESSAGE_CRC_AT)
     row.attributes = entry[MESSAGE_ATTRIBUTES_AT]
     row.compression_type = row.attributes & CODEC_MASK
@@ -209,12 +215,13 @@ cdef inline void fill_message(const uint8_t* entry, Header* row) noexcept nogil:
 
 
 cdef inline void fill_batch(const uint8_t* entry, Header* row) noexcept nogil:
+    """Set the fields of a row that are specific to v2."""
     row.partition_leader_epoch = load_int(entry + BATCH_LEADER_EPOCH_AT)
     row.checksum = <uint32_t> load_int(entry + BATCH_CRC_AT)
     row.attributes = load_short(entry + BATCH_ATTRIBUTES_AT)
     row.compression_type = row.attributes & CODEC_MASK
     row.timestamp_type = (row.attributes & LOG_APPEND_TIME_BIT) != 0
-    # As Java's arithmetic: wraps around.
+    # Unsigned: Java's addition wraps around.
     row.last_offset = <int64_t> (<uint64_t> row.base_offset
                                  + <uint64_t> <int64_t> load_int(entry + BATCH_LAST_OFFSET_DELTA_AT))
     row.base_timestamp = load_long(entry + BATCH_BASE_TIMESTAMP_AT)
@@ -226,6 +233,7 @@ cdef inline void fill_batch(const uint8_t* entry, Header* row) noexcept nogil:
 
 
 cdef inline void fill_row(const uint8_t* entry, int64_t position, int64_t size, Header* row) noexcept nogil:
+    """Set all fields of a row from the header of an entry of `size` bytes."""
     memset(row, 0, sizeof(Header))
     row.position = position
     row.base_offset = load_long(entry)
@@ -243,9 +251,9 @@ cdef inline void fill_row(const uint8_t* entry, int64_t position, int64_t size, 
 
 
 cdef inline int64_t bytes_to_read(const Source* source, const Scan* scan) noexcept nogil:
-    """Entries mostly resemble the one before.
+    """Return the number of bytes to read for the next header: a window, or one header if the last entry was large.
 
-    Beside a large one only its header is read, small ones come by the window.
+    Most entries are about as large as the one before.
     """
     if scan.last_size == 0:
         return FIRST_PEEK_BYTES
@@ -253,6 +261,7 @@ cdef inline int64_t bytes_to_read(const Source* source, const Scan* scan) noexce
 
 
 cdef const uint8_t* stop(Scan* scan, int status, int64_t expected, int64_t found) noexcept nogil:
+    """Set the status of a scan. Return NULL, the result of `entry_at` in this case."""
     scan.status = status
     scan.expected = expected
     scan.found = found
@@ -260,7 +269,7 @@ cdef const uint8_t* stop(Scan* scan, int status, int64_t expected, int64_t found
 
 
 cdef const uint8_t* entry_at(Source* source, bint strict_magic, int64_t max_size, Scan* scan) noexcept nogil:
-    """The header bytes of the whole entry at scan.at, or NULL where none begins; the reason is then in `scan`."""
+    """Return the address of the header of the complete entry at `scan.at`. If there is none, call `stop`."""
     cdef int64_t left = source.end - scan.at
     cdef const uint8_t* entry = NULL
     cdef int64_t size
@@ -279,7 +288,7 @@ cdef const uint8_t* entry_at(Source* source, bint strict_magic, int64_t max_size
             if 0 <= max_size < size:
                 return stop(scan, AT_LARGE_SIZE, max_size, size)
         return stop(scan, AT_TORN_ENTRY, HEADER_SIZE_UP_TO_MAGIC, left)
-    if entry == NULL:  # the file shrank to between 17 and 61 bytes from here while being read
+    if entry == NULL:  # the file was truncated during the scan, to 17 to 60 bytes after `scan.at`
         entry = peek(source, scan.at, left, 0)
         if entry == NULL:
             return stop(scan, AT_END, 0, 0)
@@ -301,10 +310,10 @@ cdef const uint8_t* entry_at(Source* source, bint strict_magic, int64_t max_size
 
 
 cdef void scan_entries(Source* source, int64_t position, bint strict_magic, int64_t max_size, int64_t until,
-                       Header* rows, Py_ssize_t room, Scan* scan) noexcept nogil:
-    """Fill `rows` until they are full, `scan.at` has reached `until`, or no whole entry follows."""
+                       Header* rows, Py_ssize_t capacity, Scan* scan) noexcept nogil:
+    """Append rows until there are `capacity`, `scan.at` reaches `until`, or no complete entry follows."""
     cdef const uint8_t* entry
-    while scan.rows < room and scan.at < until:
+    while scan.rows < capacity and scan.at < until:
         entry = entry_at(source, strict_magic, max_size, scan)
         if entry == NULL:
             return
@@ -315,24 +324,31 @@ cdef void scan_entries(Source* source, int64_t position, bint strict_magic, int6
 
 
 cdef Py_ssize_t rows_wanted(Py_ssize_t read, Py_ssize_t likely, int64_t left, Py_ssize_t limit):
-    """How many rows to make room for: as asked, no more than the bytes left can hold, doubling from 512 or `likely`."""
+    """Return the number of rows to allocate: `read`, so that the table doubles, but at least 512 or `likely`.
+
+    The number is at most that of the entries that `left` bytes can contain, and at most what is left of `limit`.
+    """
     cdef Py_ssize_t most = <Py_ssize_t> (left // (LOG_OVERHEAD + RECORD_OVERHEAD_V0)) + 1
     cdef Py_ssize_t wanted = min(most, max(512, likely, read))
     return wanted if limit < 0 else min(wanted, limit - read)
 
 
 cdef Py_ssize_t rows_likely(const Source* source, int64_t start):
-    """How many entries there are in memory if all are as large as the first: a table that has to grow is copied."""
+    """Estimate the number of entries in a buffer from the size of the first one; return 0 for a file.
+
+    With a good estimate the table need not grow, which copies it.
+    """
     cdef int64_t left = source.end - start
     cdef int64_t size
     if not in_memory(source) or left < LOG_OVERHEAD:
         return 0
     size = LOG_OVERHEAD + max(<int64_t> RECORD_OVERHEAD_V0, <int64_t> load_int(source.data + start + SIZE_AT))
-    return <Py_ssize_t> min(left // size + left // (8 * size) + 1, <int64_t> LIKELY_ROWS)
+    return <Py_ssize_t> min(left // size + left // (8 * size) + 1, <int64_t> MAX_INITIAL_ROWS)
 
 
 cdef object scan_all(Source* source, int64_t position, int64_t start, Py_ssize_t limit, bint strict_magic,
                      int64_t max_size, int64_t span):
+    """Scan a source from `start` on. Return what `scan_headers` returns."""
     cdef Scan scan
     cdef Memory memory
     cdef Py_ssize_t wanted
@@ -357,114 +373,151 @@ cdef object scan_all(Source* source, int64_t position, int64_t start, Py_ssize_t
 
 
 cdef object joined(list parts):
-    """One after the other; as bytes: numpy would compare the types of all fields, for each part anew."""
+    """Concatenate tables, as plain bytes: numpy would compare the types of all fields for each table."""
     return np.concatenate([each.view(f"V{sizeof(Header)}") for each in parts]).view(HEADER_DTYPE)
 
 
 def scan_headers(const uint8_t[::1] buffer not None, int64_t position=0, int64_t start=0, Py_ssize_t limit=-1,
                  bint strict_magic=False, int64_t max_size=-1, int64_t span=-1):
-    """Rows of `HEADER_DTYPE` for the whole entries of buffer[start:], and where and why the walk ended.
+    """Scan the complete entries of buffer[start:] by their headers.
 
-    `position` is the file position of buffer[0]. The walk ends (LIMIT) after `limit` rows or once it has covered
-    `span` bytes (-1: neither). Returns (rows, status, at, expected, found), `at` an index in `buffer`. The GIL is
-    released. ValueError: start outside the buffer.
+    The GIL is released.
+
+    Args:
+        buffer: The bytes of the log.
+        position: The file position of buffer[0].
+        start: The index in `buffer` of the first entry.
+        limit: The maximum number of rows; -1: no limit.
+        strict_magic: Whether to stop at an entry whose magic is not 0, 1 or 2, as Kafka does in memory.
+        max_size: The maximum value of a size field; -1: no limit.
+        span: Stop when this number of bytes has been scanned; -1: no limit.
+
+    Returns:
+        (rows, status, at, expected, found):
+
+        - rows: One row per entry, `HEADER_DTYPE`, shape (n,).
+        - status: Why the scan stopped: LIMIT, END, ZEROED, TORN, SIZE_TOO_SMALL, BAD_MAGIC or SIZE_TOO_LARGE.
+        - at: The index in `buffer` where it stopped.
+        - expected, found: Two numbers whose meaning depends on the status: a size or magic that was expected, and the
+          one found. DESIGN.md lists them.
+
+    Raises:
+        ValueError: `start` is outside the buffer.
     """
     cdef Source source
-    source.end = source.held = buffer.shape[0]
+    source.end = source.loaded = buffer.shape[0]
     source.data = <uint8_t*> &buffer[0] if buffer.shape[0] else NULL
     source.base = 0
     source.window = WINDOW_BYTES
     source.fd = -1
     source.error = 0
-    source.viewed = NULL
+    source.reader = NULL
     if start < 0 or start > source.end:
         raise ValueError(f"start {start} is outside the buffer of {source.end} bytes")
     return scan_all(&source, position, start, limit, strict_magic, max_size, span)
 
 
 cdef _Reader open_source(Source* source, object file):
-    """Let `source` read from a descriptor or a `ByteSource`. The caller keeps what is returned, which may be None."""
-    cdef _Reader viewed
-    source.base = source.held = 0
+    """Set a source to a file descriptor or a `ByteSource`. Return the `_Reader`, which the caller must keep."""
+    cdef _Reader reader
+    source.base = source.loaded = 0
     source.error = 0
     if isinstance(file, int):
         source.fd = file
-        source.viewed = NULL
+        source.reader = NULL
         return None
-    viewed = _Reader.__new__(_Reader)
-    viewed.source = file
+    reader = _Reader.__new__(_Reader)
+    reader.source = file
     source.fd = -1
-    source.viewed = <PyObject*> viewed
-    return viewed
+    source.reader = <PyObject*> reader
+    return reader
 
 
-cdef int check(const Source* source, _Reader viewed) except -1:
-    """Raise the error with which reading ended, if it did."""
+cdef int check(const Source* source, _Reader reader) except -1:
+    """Raise the error that reading the source has caused, if any."""
     if source.error:
         raise OSError(source.error, strerror(source.error))
-    if viewed is not None and viewed.failure is not None:
-        raise viewed.failure
+    if reader is not None and reader.failure is not None:
+        raise reader.failure
     return 0
 
 
 def scan_file_headers(object file, int64_t start, int64_t end, Py_ssize_t limit=-1, int64_t span=-1,
                       int64_t max_size=-1):
-    """As `scan_headers`, over bytes [start, end) of an open file, reading little more than the headers.
+    """Scan the complete entries in bytes [start, end) of an open file by their headers.
 
-    file: a descriptor, or a `ByteSource`, of which views are taken. Positions are file positions. A file that ends
-    before `end`, or shrinks meanwhile, ends where its bytes do. The GIL is released but for taking views. ValueError:
-    start or end negative, or start > end; OSError: the file cannot be read; whatever the `ByteSource` raises.
+    Little more than the headers is read. If the file ends before `end`, or becomes shorter during the scan, its last
+    byte ends the scan. The GIL is released, except while `ByteSource.view` is called.
+
+    Args:
+        file: A file descriptor, or a `ByteSource`.
+        start: The file position of the first entry.
+        end: The file position after the last byte to scan.
+        limit: See `scan_headers`.
+        span: See `scan_headers`.
+        max_size: See `scan_headers`.
+
+    Returns:
+        (rows, status, at, expected, found), see `scan_headers`; `at` is a file position.
+
+    Raises:
+        ValueError: `start` is negative, or greater than `end`.
+        OSError: The file cannot be read. An exception of the `ByteSource` is raised as it is.
     """
     cdef Source source
-    cdef _Reader viewed
+    cdef _Reader reader
     cdef bytes window
     if not 0 <= start <= end:
         raise ValueError(f"[{start}, {end}) is not a range of a file")
-    window = PyBytes_FromStringAndSize(NULL, WINDOW_BYTES)  # not shared with anyone, so it may be written to
-    viewed = open_source(&source, file)
+    window = PyBytes_FromStringAndSize(NULL, WINDOW_BYTES)  # there is no other reference, so writing to it is safe
+    reader = open_source(&source, file)
     source.data = <uint8_t*> PyBytes_AS_STRING(window)
     source.end = end
     source.window = WINDOW_BYTES
     found = scan_all(&source, 0, start, limit, False, max_size, span)
-    check(&source, viewed)
+    check(&source, reader)
     return found
 
 
-cdef inline int64_t beginning(const Header* row) noexcept nogil:
-    """The base offset; of messages and wrappers the last offset, which is known."""
+cdef inline int64_t first_offset(const Header* row) noexcept nogil:
+    """Return the base offset, or for v0/v1 the last offset, because a wrapper's header has no other."""
     return row.last_offset if row.magic < 2 else row.base_offset
 
 
-cdef inline bint begins_at_most(const Header* row, int64_t hint) noexcept nogil:
-    """Whether a known format begins here, no later than `hint`."""
-    return 0 <= row.magic <= 2 and 0 <= beginning(row) <= hint
+cdef inline bint confirms(const Header* row, int64_t hint) noexcept nogil:
+    """Return whether the entry has a known magic and begins at an offset in 0..hint."""
+    return 0 <= row.magic <= 2 and 0 <= first_offset(row) <= hint
 
 
-cdef bint next_begins_after(Source* source, int64_t offset, Scan ahead) noexcept nogil:
-    """Whether the entry behind that at ahead.at begins after `offset`; also where there is none."""
+cdef bint next_begins_after(Source* source, int64_t offset, Scan scan) noexcept nogil:
+    """Return whether the entry after the one at `scan.at` begins after `offset`, or does not exist.
+
+    `scan` is a copy, so that the scan of the caller stays where it is.
+    """
     cdef const uint8_t* entry
     cdef Header row
-    ahead.at += ahead.last_size
-    entry = entry_at(source, False, -1, &ahead)
+    scan.at += scan.last_size
+    entry = entry_at(source, False, -1, &scan)
     if entry == NULL:
         return True
-    fill_row(entry, ahead.at, ahead.last_size, &row)
-    return beginning(&row) > offset
+    fill_row(entry, scan.at, scan.last_size, &row)
+    return first_offset(&row) > offset
 
 
-cdef inline bint holds(Source* source, const Header* row, int64_t offset, const Scan* scan) noexcept nogil:
-    """Whether a search for an offset ends at this entry.
+cdef inline bint ends_search(Source* source, const Header* row, int64_t offset, const Scan* scan) noexcept nogil:
+    """Return whether the search for an offset ends at this entry.
 
-    What begins before the offset claims by its last offset to hold it, as damage may; what follows belies that.
+    The last offset of a damaged entry may be too large. Therefore, for an entry that begins before `offset`, the next
+    entry must begin after `offset`.
     """
-    if beginning(row) >= offset:
+    if first_offset(row) >= offset:
         return True
     return row.last_offset >= offset and next_begins_after(source, offset, scan[0])
 
 
 cdef bint find_entry(Source* source, int64_t offset, int64_t timestamp, int64_t hint, Header* row,
                      Scan* scan) noexcept nogil:
-    """Walk from scan.at to the first entry that reaches both; False where none does or the first one belies `hint`."""
+    """Scan from `scan.at` to the entry that `find_file_entry` describes. Return whether there is one."""
     cdef const uint8_t* entry
     cdef bint first = hint >= 0
     while True:
@@ -472,10 +525,10 @@ cdef bint find_entry(Source* source, int64_t offset, int64_t timestamp, int64_t 
         if entry == NULL:
             return False
         fill_row(entry, scan.at, scan.last_size, row)
-        if first and not begins_at_most(row, hint):
+        if first and not confirms(row, hint):
             stop(scan, AT_LIMIT, 0, 0)
             return False
-        if (holds(source, row, offset, scan) if timestamp == INT64_MIN else
+        if (ends_search(source, row, offset, scan) if timestamp == INT64_MIN else
                 row.last_offset >= offset and row.max_timestamp >= timestamp):
             stop(scan, AT_LIMIT, 0, 0)
             return True
@@ -483,6 +536,7 @@ cdef bint find_entry(Source* source, int64_t offset, int64_t timestamp, int64_t 
         scan.at += scan.last_size
 
 
+# The arguments of `find_file_entry`.
 cdef struct Search:
     int64_t start
     int64_t end
@@ -492,36 +546,53 @@ cdef struct Search:
 
 
 cdef bint search_file(object file, const Search* search, Header* row, Scan* scan) except -1:
-    """As `find_entry`, in a file."""
+    """Call `find_entry` for a file, and raise the error that reading it has caused."""
     cdef Source source
-    cdef _Reader viewed
-    cdef bint reached
+    cdef _Reader reader
+    cdef bint is_found
     cdef uint8_t[SEARCH_WINDOW_BYTES] window
     if not 0 <= search.start <= search.end:
         raise ValueError(f"[{search.start}, {search.end}) is not a range of a file")
-    viewed = open_source(&source, file)
+    reader = open_source(&source, file)
     source.data = window
     source.end = search.end
     source.window = SEARCH_WINDOW_BYTES
     scan.at = search.start
     scan.last_size = scan.rows = 0
     with nogil:
-        reached = find_entry(&source, search.offset, search.timestamp, search.hint, row, scan)
-    check(&source, viewed)
-    return reached
+        is_found = find_entry(&source, search.offset, search.timestamp, search.hint, row, scan)
+    check(&source, reader)
+    return is_found
 
 
 def find_file_entry(object file, int64_t start, int64_t end, int64_t offset, int64_t timestamp=INT64_MIN,
                     int64_t hint=-1):
-    """The first entry in bytes [start, end) of an open file whose last offset and largest timestamp reach both figures.
+    """Find the first entry with a last offset and a largest timestamp of at least the given values.
 
-    Of the offset alone (timestamp INT64_MIN) the one that holds it, or the first that begins after it: one that begins
-    before it, and is followed by another that begins no later than it, does not hold it, whatever its last offset is.
+    Bytes [start, end) of an open file are scanned. Without a timestamp, a damaged last offset must not hide the entries
+    that follow. So the entry then either begins at `offset` or after it, or has a last offset of at least `offset` and
+    is not followed by an entry that begins at `offset` or before it. For an entry of magic 0 or 1, the last offset is
+    used as the offset at which it begins. The GIL is released, except while `ByteSource.view` is called.
 
-    Returns (row, status, at, expected, found): row is (position, size, base offset, last offset, largest timestamp,
-    magic), the base offset -1 for a wrapper; or None where the walk ended before, as in `scan_file_headers`. hint: the
-    entry at `start` begins at this offset or before (-1: not asked); where it does not, LIMIT at `start`.
-    file, errors: as `scan_file_headers`.
+    Args:
+        file: A file descriptor, or a `ByteSource`.
+        start: The file position of the first entry.
+        end: The file position after the last byte to scan.
+        offset: The smallest last offset of the entry.
+        timestamp: The smallest value of its largest timestamp, ms; -2**63: search for the offset only.
+        hint: The largest offset at which the entry at `start` may begin; -1: any. If that entry begins at another
+            offset than 0..hint, or its magic is not 0, 1 or 2, the scan stops there with the status LIMIT.
+
+    Returns:
+        (row, status, at, expected, found):
+
+        - row: (position, size, base offset, last offset, largest timestamp, magic) of the entry, or None if there is
+          none. The base offset of a wrapper is -1.
+        - status, at, expected, found: See `scan_file_headers`; the status is LIMIT if an entry was found.
+
+    Raises:
+        ValueError: `start` is negative, or greater than `end`.
+        OSError: The file cannot be read. An exception of the `ByteSource` is raised as it is.
     """
     cdef Search search = Search(start, end, offset, timestamp, hint)
     cdef Scan scan
@@ -534,29 +605,45 @@ def find_file_entry(object file, int64_t start, int64_t end, int64_t offset, int
 
 def load_file_entry(object file, int64_t start, int64_t end, int64_t offset, int64_t timestamp=INT64_MIN,
                     int64_t hint=-1):
-    """The same entry, whole: its row of the header table, and its bytes, which are read after its header.
+    """Find an entry as `find_file_entry` does, and read its bytes.
 
-    Returns (entry, status, at, expected, found): entry is (one row of `HEADER_DTYPE`, a read-only memoryview of the
-    bytes, position, size), with fewer bytes than its size where the file has just become shorter; or None where there
-    is no such entry. file, errors: as `scan_file_headers`.
+    Args:
+        file: A file descriptor, or a `ByteSource`.
+        start: See `find_file_entry`.
+        end: See `find_file_entry`.
+        offset: See `find_file_entry`.
+        timestamp: See `find_file_entry`.
+        hint: See `find_file_entry`.
+
+    Returns:
+        (entry, status, at, expected, found):
+
+        - entry: (row, view, position, size), or None if there is none: the row of the entry, `HEADER_DTYPE`, shape
+          (1,); a read-only memoryview of its bytes; its file position; its size in bytes. The view is shorter than the
+          size if the file has become shorter since the header was read.
+        - status, at, expected, found: See `find_file_entry`.
+
+    Raises:
+        ValueError: `start` is negative, or greater than `end`.
+        OSError: The file cannot be read. An exception of the `ByteSource` is raised as it is.
     """
     cdef Search search = Search(start, end, offset, timestamp, hint)
     cdef Scan scan
     cdef Header row
     cdef Source source
-    cdef _Reader viewed
+    cdef _Reader reader
     cdef Memory table, data
     if not search_file(file, &search, &row, &scan):
         return None, scan.status, scan.at, scan.expected, scan.found
     table = <Memory?> Block(sizeof(Header))
     data = <Memory?> Block(row.size_in_bytes)
-    viewed = open_source(&source, file)
+    reader = open_source(&source, file)
     source.data = <uint8_t*> data.memory
     source.end = scan.at + row.size_in_bytes
     with nogil:
         refill(&source, scan.at, row.size_in_bytes)
-    check(&source, viewed)
+    check(&source, reader)
     (<Header*> table.memory)[0] = row
-    view = PyMemoryView_FromObject(data)[:source.held].toreadonly()
+    view = PyMemoryView_FromObject(data)[:source.loaded].toreadonly()
     entry = np.ndarray(1, HEADER_DTYPE, table), view, row.position, row.size_in_bytes
     return entry, scan.status, scan.at, scan.expected, scan.found

@@ -3,20 +3,20 @@ from libc.stdint cimport int64_t
 from kafkalog._speedups.layout cimport RECORD_BATCH_OVERHEAD, Header
 
 
-# Rows of the header table in memory; there as long as what `open_rows` has given is.
+# The rows of a header table in memory. They are valid as long as the object that `open_rows` returns.
 cdef struct Rows:
     const Header* at
     Py_ssize_t count
 
 
-cdef object open_rows(object given, Rows* rows)
+cdef object open_rows(object table, Rows* rows)
 
 
 cdef inline bint is_readable(const Header* row) noexcept nogil:
-    """Whether an entry is of a known format, and not shorter than its format's header."""
+    """Return whether an entry has a known format, and is not shorter than the header of that format."""
     return 0 <= row.magic <= 2 and (row.magic < 2 or row.size_in_bytes >= RECORD_BATCH_OVERHEAD)
 
 
 cdef inline int64_t region_start(const Header* row, int64_t position) noexcept nogil:
-    """Where the records are stored, in a view whose first byte is at `position`."""
+    """Return the index of the first record (v2) or message (v0/v1) in a buffer whose first byte is at `position`."""
     return row.position - position + (RECORD_BATCH_OVERHEAD if row.magic >= 2 else 0)

@@ -1,8 +1,8 @@
-"""The header table: the type of its rows in numpy, the way of kernels to rows that they are given, what rows tell.
+"""The header table: its dtype, access of kernels to its rows, and functions that need only its rows.
 
-A typed memoryview of a structured array costs more than many a kernel's work on a row or two: numpy puts the names and
-types of all fields into words, and Cython reads them, each time. So the type is compared instead, and of the memory
-only the address is asked for.
+A kernel gets the address of the rows (`open_rows`), not a typed memoryview. For a typed memoryview of a structured
+array, numpy formats the names and types of all fields, and Cython parses them, at each call. This takes longer than the
+work on one or two rows; comparing the dtypes does not.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -39,39 +39,48 @@ if HEADER_DTYPE.itemsize != sizeof(Header):
 
 cdef object ROW_TYPE = HEADER_DTYPE
 cdef type ARRAY = np.ndarray
-cdef object in_one_piece = np.ascontiguousarray
+cdef object to_contiguous = np.ascontiguousarray
 
 
-cdef object open_rows(object given, Rows* rows):
-    """Where the rows of an array of `HEADER_DTYPE` lie, and what keeps them there: `given`, or a copy in one piece.
+cdef object open_rows(object table, Rows* rows):
+    """Set `rows` to the memory of an array of `HEADER_DTYPE`, or to no rows if `table` is None.
 
-    None stands for no rows. ValueError: something else, or of another shape or type.
+    Return the object that keeps the memory alive: `table`, or a contiguous copy. Raise ValueError for anything but an
+    array of that dtype with one dimension.
     """
     cdef Py_buffer view
     rows.at = NULL
     rows.count = 0
-    if given is None:
+    if table is None:
         return None
-    if not isinstance(given, ARRAY) or given.ndim != 1:
-        raise ValueError(f"rows are an array of one dimension, not {given!r}")
-    if given.dtype is not ROW_TYPE and given.dtype != ROW_TYPE:
-        raise ValueError(f"rows are of HEADER_DTYPE, not of {given.dtype}")
-    if not given.flags.c_contiguous:
-        given = in_one_piece(given)
-    # The address stays good when the buffer is given back: an array moves only when it is resized, which numpy refuses
-    # as long as others refer to it, a buffer or not.
-    PyObject_GetBuffer(given, &view, PyBUF_SIMPLE)
+    if not isinstance(table, ARRAY) or table.ndim != 1:
+        raise ValueError(f"rows are an array of one dimension, not {table!r}")
+    if table.dtype is not ROW_TYPE and table.dtype != ROW_TYPE:
+        raise ValueError(f"rows are of HEADER_DTYPE, not of {table.dtype}")
+    if not table.flags.c_contiguous:
+        table = to_contiguous(table)
+    # The address stays valid after the buffer is released: only resizing moves the memory of an array, and numpy
+    # refuses to resize an array to which there are other references.
+    PyObject_GetBuffer(table, &view, PyBUF_SIMPLE)
     rows.at = <const Header*> view.buf
     rows.count = view.len // <Py_ssize_t> sizeof(Header)
     PyBuffer_Release(&view)
-    return given
+    return table
 
 
 def cut_rows(rows, int64_t records):
-    """Where to cut `rows` so that no piece holds more than `records` records, or else a single row: the pieces' ends.
+    """Divide rows into groups of at most `records` records each.
 
-    Compressed records count twice, because decompressing them takes room of its own. What a v0/v1 wrapper holds is
-    known only by decompressing it: one record to 64 bytes is assumed. A count is only a claim.
+    A row with more records is a group of its own. Compressed records count twice, because decompressing them needs
+    further memory. A wrapper is assumed to have one message per 64 bytes, because only decompressing it shows their
+    number. For other entries, the count in the header is used, which may be wrong.
+
+    Args:
+        rows: The rows of the entries, `HEADER_DTYPE`, shape (n,).
+        records: The maximum number of records per group.
+
+    Returns:
+        The end of each group: the index of the row after its last one.
     """
     cdef Rows table
     rows = open_rows(rows, &table)
@@ -95,7 +104,14 @@ def cut_rows(rows, int64_t records):
 
 
 def first_unreadable(rows):
-    """The first of `rows` that is of no known format or shorter than its format's header; len(rows) if none is."""
+    """Find the first entry that has no known format or is shorter than the header of its format.
+
+    Args:
+        rows: The rows of the entries, `HEADER_DTYPE`, shape (n,).
+
+    Returns:
+        The index of the row; n if there is none.
+    """
     cdef Rows table
     rows = open_rows(rows, &table)
     cdef Py_ssize_t count = table.count
@@ -107,9 +123,16 @@ def first_unreadable(rows):
 
 
 def stored_regions(rows, int64_t position):
-    """Where the records of each row are stored, as indices in a view whose first byte is at file position `position`.
+    """Return the regions of entries in a buffer, for records that are not compressed.
 
-    Returns (starts, ends), int64. A v2 region begins behind the header, that of a v0/v1 message at its framing.
+    The region of a v2 batch is the bytes after its 61-byte header; that of a v0/v1 message is the complete entry.
+
+    Args:
+        rows: The rows of the entries, `HEADER_DTYPE`, shape (n,).
+        position: The file position of the first byte of the buffer.
+
+    Returns:
+        (starts, ends): the start and the end of each region, as indexes in the buffer, int64, shape (n,).
     """
     cdef Rows table
     rows = open_rows(rows, &table)

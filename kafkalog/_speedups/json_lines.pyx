@@ -1,12 +1,13 @@
-"""Records to lines of JSON, if all of their bytes are UTF-8, as mostly; other records take the slower way of msgspec.
+"""Encoding of records as lines of JSON, if all keys, values and headers are UTF-8, as in most logs.
 
     HEAD"offset":N,"timestamp":N,"timestamp_type":"LABEL","key":TEXT,"value":TEXT,"headers":[{"key":TEXT,"value":TEXT}]}
 
-and of a batch with a producer id, after the headers,
+A record of a batch with a producer id has, after the headers:
 
     ,"producer_id":N,"producer_epoch":N,"sequence":N,"transaction_state":"STATE"
 
-The lines are those that msgspec makes of the same fields, byte for byte; tests compare them.
+For other records the caller uses msgspec, which is slower. It encodes the same fields to the same bytes, which tests
+compare.
 """
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
@@ -18,23 +19,27 @@ from libc.string cimport memcpy
 from kafkalog._speedups.cursor cimport Cursor, bytes_left, cursor_open, read_varint, take
 
 cdef enum:
-    # Every byte may become \u00xx.
+    # The most characters for one byte of a key or value: \u00xx.
     LONGEST_ESCAPE = 6
-    # A header's names, quotes and brackets are 24 bytes at most, and it takes at least two.
+    # The most characters for one byte of headers. A header of two bytes needs 24 for its names, quotes and brackets.
     LONGEST_HEADER_BYTE = 12
     LONGEST_NUMBER = 20
-    # More than the names, quotes and brackets of a line, and its numbers.
-    AROUND = 352
+    # More than the names, quotes, brackets and numbers of a line need.
+    LINE_OVERHEAD = 352
 
 cdef const char* HEX = b"0123456789abcdef"
 
 
+# Each of these functions returns the address after the text that it has put.
+
 cdef inline uint8_t* put(uint8_t* at, const char* text, Py_ssize_t length) noexcept nogil:
+    """Put a text as it is."""
     memcpy(at, text, length)
     return at + length
 
 
 cdef uint8_t* put_number(uint8_t* at, int64_t number) noexcept nogil:
+    """Put a decimal number."""
     cdef uint8_t digits[LONGEST_NUMBER]
     cdef uint64_t left = <uint64_t> number
     cdef int place = LONGEST_NUMBER
@@ -51,6 +56,7 @@ cdef uint8_t* put_number(uint8_t* at, int64_t number) noexcept nogil:
 
 
 cdef bint is_utf8(const uint8_t* text, int64_t length) noexcept with gil:
+    """Return whether a text is valid UTF-8."""
     try:
         PyUnicode_DecodeUTF8(<const char*> text, length, NULL)
     except UnicodeDecodeError:
@@ -59,7 +65,7 @@ cdef bint is_utf8(const uint8_t* text, int64_t length) noexcept with gil:
 
 
 cdef inline uint8_t short_escape(uint8_t char) noexcept nogil:
-    """Return the letter that JSON has for a control character after a backslash; 0 = none."""
+    """Return the letter of the escape sequence of a control character; 0 = it has none."""
     if char == c"\n":
         return c"n"
     if char == c"\t":
@@ -74,6 +80,7 @@ cdef inline uint8_t short_escape(uint8_t char) noexcept nogil:
 
 
 cdef uint8_t* put_escaped(uint8_t* at, const uint8_t* text, int64_t length) noexcept nogil:
+    """Put the text of a JSON string, escaping quotes, backslashes and control characters."""
     cdef int64_t i
     cdef uint8_t char
     cdef uint8_t letter
@@ -81,7 +88,7 @@ cdef uint8_t* put_escaped(uint8_t* at, const uint8_t* text, int64_t length) noex
         char = text[i]
         at[0] = c"\\"
         if char >= 0x20:
-            # No branch: quotes are frequent in JSON inside JSON, and not predictable.
+            # Without a branch: quotes are frequent in JSON inside JSON, and a branch would often be mispredicted.
             at += (char == c'"') | (char == c"\\")
             at[0] = char
             at += 1
@@ -99,13 +106,13 @@ cdef uint8_t* put_escaped(uint8_t* at, const uint8_t* text, int64_t length) noex
 
 
 cdef uint8_t* put_text(uint8_t* at, const uint8_t* text, int64_t length) noexcept nogil:
-    """Put a string, null if the length is negative. Return NULL if it is not UTF-8."""
+    """Put a JSON string, or null if the length is negative. Return NULL if the text is not UTF-8."""
     cdef uint8_t high = 0
     cdef uint8_t special = 0
     cdef int64_t i
     if length < 0:
         return put(at, b"null", 4)
-    # Compilers turn this loop into wide instructions.
+    # No branches, so that compilers vectorize this loop.
     for i in range(length):
         high |= text[i]
         special |= (text[i] < 0x20) | (text[i] == c'"') | (text[i] == c"\\")
@@ -127,7 +134,7 @@ cdef uint8_t* put_key_and_value(uint8_t* at, const uint8_t* key, int64_t key_len
 
 
 cdef uint8_t* put_headers(uint8_t* at, const uint8_t* start, int64_t length) noexcept nogil:
-    """Put the headers of a record. Return NULL if they are not UTF-8, or no headers."""
+    """Put the headers of a record. Return NULL if the bytes are not UTF-8, or not valid headers."""
     cdef Cursor cursor
     cdef const uint8_t* key
     cdef const uint8_t* value
@@ -149,7 +156,7 @@ cdef uint8_t* put_headers(uint8_t* at, const uint8_t* start, int64_t length) noe
 
 
 cdef uint8_t* put_known(uint8_t* at, int64_t number) noexcept nogil:
-    """Put a number; null if it is -1."""
+    """Put a number, or null if it is -1."""
     return put(at, b"null", 4) if number == -1 else put_number(at, number)
 
 
@@ -174,7 +181,7 @@ cdef uint8_t* put_producer(uint8_t* at, int64_t producer_id, int64_t epoch, int6
 
 cdef int64_t total_length(const int64_t[:] starts, const int64_t[:] lengths, Py_ssize_t count,
                           int64_t size) except -1:
-    """Return the bytes of all pieces, after checking that they are inside a buffer of `size` bytes."""
+    """Return the total length of some fields in bytes, after checking that they are inside a buffer of `size` bytes."""
     cdef int64_t total = 0
     cdef Py_ssize_t i
     if starts.shape[0] != count or lengths.shape[0] != count:
@@ -195,18 +202,31 @@ def json_lines(const uint8_t[::1] buffer not None, const int64_t[:] offset not N
                const int64_t[:] headers_length not None, bytes head not None, bytes label not None,
                const int64_t[:] producer_id not None, const int64_t[:] producer_epoch not None,
                const int64_t[:] sequence not None, const uint8_t[:] state not None):
-    """Encode records as lines of JSON.
+    """Encode records as lines of JSON. The GIL is released.
 
-    Args: those of `RecordColumns`, where starts index `buffer`, and a length of -1 is null; head: "{" and what is the
-    same in every line; label: the timestamp type; producer_id: without one (-1), the fields of a producer are left out,
-    all of these arrays are empty if no record has one; producer_epoch, sequence: -1 is null; state: the index in
-    `transaction_states.STATES`.
+    Args:
+        buffer: The bytes that starts refer to.
+        offset: The offsets, int64, shape (n,), as all arrays up to headers_length.
+        timestamp: The timestamps, ms.
+        key_start: The index in `buffer` of each key.
+        key_length: The length in bytes of each key; -1 = null.
+        value_start: The index in `buffer` of each value.
+        value_length: The length in bytes of each value; -1 = null.
+        headers_start: The index in `buffer` of the headers of each record.
+        headers_length: Their length in bytes; 0 = no headers.
+        head: "{" and the fields that are the same in every line.
+        label: The timestamp type.
+        producer_id: The producer ids, int64, shape (n,); a record with -1 has no field of a producer. If no record has
+            a producer id, the shape of this array and the following ones may be (0,).
+        producer_epoch: The producer epochs; -1 becomes null.
+        sequence: The sequences; -1 becomes null.
+        state: The index of the transaction state in `transaction_states.STATES`, uint8.
 
     Returns:
         The lines as bytes; None if a key, a value or a header is not UTF-8.
 
     Raises:
-        ValueError: A piece is outside the buffer, or the arrays have different lengths.
+        ValueError: A key, value or header is outside the buffer, or the arrays differ in length.
     """
     cdef Py_ssize_t count = offset.shape[0]
     cdef int64_t size = buffer.shape[0]
@@ -214,8 +234,8 @@ def json_lines(const uint8_t[::1] buffer not None, const int64_t[:] offset not N
     head += b'"offset":'
     label = b',"timestamp_type":"' + label + b'",'
     cdef Py_ssize_t head_length = len(head), label_length = len(label)
-    cdef const char* before = head
-    cdef const char* between = label
+    cdef const char* head_text = head
+    cdef const char* label_text = label
     cdef uint8_t* out
     cdef uint8_t* at
     cdef Py_ssize_t i
@@ -224,20 +244,20 @@ def json_lines(const uint8_t[::1] buffer not None, const int64_t[:] offset not N
     cdef Py_ssize_t producers = producer_id.shape[0]
     if producers not in (0, count) or not (producers == producer_epoch.shape[0] == sequence.shape[0] == state.shape[0]):
         raise ValueError(f"{count} offsets, {producers} producer ids")
-    cdef int64_t room = LONGEST_ESCAPE * total_length(key_start, key_length, count, size)
-    room += LONGEST_ESCAPE * total_length(value_start, value_length, count, size)
-    room += LONGEST_HEADER_BYTE * total_length(headers_start, headers_length, count, size)
-    room += count * (head_length + label_length + AROUND)
-    # Memory that is not touched costs nothing, so that the worst case is no waste.
-    out = at = <uint8_t*> malloc(max(1, room))
+    cdef int64_t capacity = LONGEST_ESCAPE * total_length(key_start, key_length, count, size)
+    capacity += LONGEST_ESCAPE * total_length(value_start, value_length, count, size)
+    capacity += LONGEST_HEADER_BYTE * total_length(headers_start, headers_length, count, size)
+    capacity += count * (head_length + label_length + LINE_OVERHEAD)
+    # Enough for the worst case. Pages that are never touched cost nothing.
+    out = at = <uint8_t*> malloc(max(1, capacity))
     if out == NULL:
         raise MemoryError
     try:
         with nogil:
             for i in range(count):
-                at = put_number(put(at, before, head_length), offset[i])
+                at = put_number(put(at, head_text, head_length), offset[i])
                 at = put_number(put(at, b',"timestamp":', 13), timestamp[i])
-                at = put(at, between, label_length)
+                at = put(at, label_text, label_length)
                 at = put_key_and_value(at, data + key_start[i], key_length[i], data + value_start[i], value_length[i])
                 if at != NULL:
                     at = put_headers(put(at, b',"headers":[', 12), data + headers_start[i], headers_length[i])

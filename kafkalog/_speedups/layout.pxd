@@ -1,5 +1,5 @@
-# Where each field of a log entry lies, in bytes from the entry's first. Reader and writer share this table and
-# nothing else.
+# The position of each field in a log entry, in bytes from the start of the entry. Decoders and encoders use the same
+# constants.
 #
 #   every entry     0 offset int64 | 8 size int32 (bytes after this field) | 16 magic int8
 #   v0, v1 message  12 crc uint32 | 16 magic | 17 attributes int8 | v1: 18 timestamp int64 |
@@ -48,7 +48,7 @@ cdef enum:
 
     LOG_APPEND_TIME = 1
 
-# One row an entry; the same fields, in the same order, as framing.HEADER_DTYPE.
+# A row of the header table: the fields of HEADER_DTYPE in header_table.pyx, in the same order.
 cdef struct Header:
     int64_t position
     int64_t base_offset

@@ -1,18 +1,19 @@
-"""Messages of formats 0 and 1: one message as it lies in the log, or the decompressed set inside a wrapper, to columns.
+"""Decoding of messages of formats 0 and 1 to columns: a message in the log, or the decompressed messages of a wrapper.
 
     entry     offset int64 | size int32 | message
     message   crc uint32 | magic int8 | attributes int8 | v1: timestamp int64 | key length int32, key |
               value length int32, value
 
-A wrapper is a message whose value is a compressed set. Its own offset is the absolute offset of its *last* inner
-message. Format 0 keeps absolute offsets inside; format 1 relative ones, so that a broker need not recompress to
-assign offsets:
+A wrapper is a message whose value is a compressed set of messages. The offset of a wrapper is that of its *last* inner
+message. Inner messages have absolute offsets in format 0, and relative ones in format 1, so that a broker can assign
+offsets without compressing the messages again:
 
-    RO = IO - IO of the last inner message
-    AO = AO of the wrapper + RO
+    relative offset = inner offset - inner offset of the last message
+    absolute offset = wrapper offset + relative offset
 
-Old librdkafka wrote wrapper offset 0, which then says nothing: the inner offsets stand as they are. A wrapper of type
-LogAppendTime gives its timestamp to every inner message. Inner CRCs are not checked here; the wrapper's covers them.
+Old versions of librdkafka wrote 0 as the wrapper offset; then the inner offsets are absolute. If the timestamp type of
+a wrapper is LogAppendTime, its timestamp is that of every inner message. Inner CRCs are not checked, because the CRC of
+the wrapper covers the same bytes.
 Source: clients/.../common/record/{LegacyRecord,AbstractLegacyRecordBatch}.java.
 """
 
@@ -25,7 +26,6 @@ from kafkalog._speedups.cursor cimport (
     NESTED_WRAPPER,
     WRAPPER_OFFSET,
     Cursor,
-    blame,
     bytes_left,
     cursor_open,
     load_int,
@@ -33,6 +33,7 @@ from kafkalog._speedups.cursor cimport (
     read_byte,
     read_int,
     read_long,
+    set_fault,
     take,
 )
 from kafkalog._speedups.layout cimport (
@@ -46,11 +47,11 @@ from kafkalog._speedups.layout cimport (
 from kafkalog._speedups.records_v2 cimport Place, is_full
 
 
-cdef Py_ssize_t count_messages(const uint8_t* at, const uint8_t* end, int64_t most) noexcept nogil:
-    """Count the messages in [at, end) by their size fields alone, up to `most`."""
+cdef Py_ssize_t count_messages(const uint8_t* at, const uint8_t* end, int64_t limit) noexcept nogil:
+    """Count the messages in [at, end) by their size fields, up to `limit`."""
     cdef Py_ssize_t count = 0
     cdef int64_t size
-    while count < most and end - at >= LOG_OVERHEAD:
+    while count < limit and end - at >= LOG_OVERHEAD:
         size = load_int(at + SIZE_AT)
         if size < RECORD_OVERHEAD_V0 or size > end - at - LOG_OVERHEAD:
             break
@@ -60,14 +61,14 @@ cdef Py_ssize_t count_messages(const uint8_t* at, const uint8_t* end, int64_t mo
 
 
 cdef inline int open_message(Cursor* region, Cursor* message) noexcept nogil:
-    """Open a cursor over the next whole message; 0 where there is none (a partial one ends the set silently)."""
+    """Open a cursor for the next message. Return 0 at a fault, or at the end: a partial message ends the set."""
     cdef const uint8_t* entry = region.at
     cdef int64_t size
     if bytes_left(region) < LOG_OVERHEAD:
         return 0
     size = load_int(entry + SIZE_AT)
     if size < RECORD_OVERHEAD_V0:
-        blame(region, MESSAGE_SIZE, entry, RECORD_OVERHEAD_V0, size)
+        set_fault(region, MESSAGE_SIZE, entry, RECORD_OVERHEAD_V0, size)
         return 0
     if size > bytes_left(region) - LOG_OVERHEAD:
         return 0
@@ -77,7 +78,7 @@ cdef inline int open_message(Cursor* region, Cursor* message) noexcept nogil:
 
 
 cdef inline int64_t read_sized(const uint8_t* data, Cursor* message, int64_t* length_of) noexcept nogil:
-    """Step over an int32 length and as many bytes; gives where they begin, and the length (-1: null)."""
+    """Skip an int32 length and its bytes. Return the index of the bytes in `data`; set the length, -1 for null."""
     cdef int64_t length = read_int(message)
     cdef int64_t start = message.at - data
     length_of[0] = length if length >= 0 else -1
@@ -88,6 +89,7 @@ cdef inline int64_t read_sized(const uint8_t* data, Cursor* message, int64_t* le
 
 cdef int decode_message(const uint8_t* data, Cursor* region, Cursor* message, const Header* row,
                         Columns* out) noexcept nogil:
+    """Store the fields of a message in `out`, without counting it. Return 0 if there is a fault."""
     cdef const uint8_t* entry = message.at - LOG_OVERHEAD
     cdef Py_ssize_t i = out.count
     cdef int8_t magic
@@ -96,11 +98,11 @@ cdef int decode_message(const uint8_t* data, Cursor* region, Cursor* message, co
     read_int(message)
     magic = read_byte(message)
     if magic != 0 and magic != 1:
-        blame(region, MESSAGE_MAGIC, entry, row.magic, magic)
+        set_fault(region, MESSAGE_MAGIC, entry, row.magic, magic)
         return 0
     codec = read_byte(message) & CODEC_MASK
     if codec != 0 and row.compression_type != 0:
-        blame(region, NESTED_WRAPPER, entry, 0, codec)
+        set_fault(region, NESTED_WRAPPER, entry, 0, codec)
         return 0
     timestamp = read_long(message) if magic == 1 else -1
     if magic == 1 and row.compression_type != 0 and row.timestamp_type == LOG_APPEND_TIME:
@@ -112,27 +114,30 @@ cdef int decode_message(const uint8_t* data, Cursor* region, Cursor* message, co
     out.headers_start[i] = message.at - data
     out.headers_length[i] = 0
     if message.fault:
-        blame(region, message.fault, message.fault_at, message.expected, message.found)
+        set_fault(region, message.fault, message.fault_at, message.expected, message.found)
         return 0
     return 1
 
 
 cdef int find_shift(const uint8_t* region_start, Cursor* region, const Header* row, int64_t last_inner,
                     Place* place) noexcept nogil:
-    """Set `place.shift` to the difference between the absolute and the relative offsets in a v1 wrapper."""
+    """Set `place.shift` to the difference between absolute and inner offsets in a v1 wrapper. Return 0 at a fault."""
     if row.magic != 1 or row.compression_type == 0 or row.last_offset == 0:
         return 1
     if row.last_offset < last_inner:
-        blame(region, WRAPPER_OFFSET, region_start, last_inner, row.last_offset)
+        set_fault(region, WRAPPER_OFFSET, region_start, last_inner, row.last_offset)
         return 0
-    # As Java's arithmetic: wraps around.
+    # Unsigned: Java's addition wraps around.
     place.shift = <int64_t> (<uint64_t> row.last_offset - <uint64_t> last_inner)
     return 1
 
 
 cdef int decode_messages(const uint8_t* data, Cursor* region, const Header* row, int32_t index,
                          Columns* out, Place* place) noexcept nogil:
-    """Append the messages of `region` to `out`. The first call also checks those that `out` has no room for."""
+    """Append the messages of a region to `out`. Return 0 if `out` is full, or at a fault.
+
+    The first call for a region also checks the messages that do not fit in `out`.
+    """
     cdef Cursor message
     cdef const uint8_t* region_start = region.at
     cdef const uint8_t* entry = region.at
@@ -155,7 +160,7 @@ cdef int decode_messages(const uint8_t* data, Cursor* region, const Header* row,
         return 0
     if not place.done:
         if out.count == first:
-            blame(region, EMPTY_WRAPPER, region_start, 1, 0)
+            set_fault(region, EMPTY_WRAPPER, region_start, 1, 0)
             return 0
         if not find_shift(region_start, region, row, out.offset[out.count - (rest == NULL)], place):
             return 0
@@ -170,9 +175,9 @@ cdef int decode_messages(const uint8_t* data, Cursor* region, const Header* row,
 
 cdef int decode_message_set(const uint8_t* data, Cursor* region, const Header* row, int32_t index,
                             Columns* out, Place* place) noexcept nogil:
-    """Append the messages of `region` to `out`, all or none; 0 at a fault, which is then in `region`, or if it is full.
+    """Append the messages of a region to `out`. Return 0 if `out` is full, or at a fault, which is set in `region`.
 
-    If it is full, the others follow in the next call.
+    At a fault, none of the messages is appended. If `out` is full, the next call appends those that follow.
     """
     cdef Py_ssize_t first = out.count
     if decode_messages(data, region, row, index, out, place):

@@ -1,10 +1,10 @@
-"""`BufferingOutputStream`: bytes written one after the other into segments of one fixed size.
+"""`BufferingOutputStream`: a stream of bytes in memory, in segments of a fixed size.
 
     segment [written.....] -> segment [written.....] -> segment [written..|zeros]
 
-A length or a checksum stands before the bytes that it describes: its place is reserved (`reserve`) and filled once
-they are written. Integers are big-endian; varints are zig-zag LEB128. A call either writes all of its argument or
-raises an error and writes nothing. Source: core/.../message/MessageWriter.scala (0.10), `BufferingOutputStream`.
+A length or checksum precedes the bytes that it describes. `reserve` reserves its bytes, which are overwritten later.
+Integers are big-endian; varints are zig-zag LEB128. A call writes either all bytes of its argument, or none and raises
+an error. Source: core/.../message/MessageWriter.scala (0.10), `BufferingOutputStream`.
 """
 
 cimport cython
@@ -21,7 +21,7 @@ import io
 
 
 cdef int64_t checked(object value, int64_t least, int64_t most) except? 0:
-    """Return an integer as a C number.
+    """Convert an integer to a C integer.
 
     Raises:
         TypeError: It is not an integer.
@@ -34,23 +34,24 @@ cdef int64_t checked(object value, int64_t least, int64_t most) except? 0:
 
 
 cdef class _Output:
-    """The methods that a stream and a reservation share."""
+    """The base class of `BufferingOutputStream` and `ReservedOutput`."""
 
-    # Memoryviews of bytearrays, each `segment_size` bytes long. While there is a view, a bytearray does not move.
+    # Memoryviews of bytearrays of `segment_size` bytes. A bytearray with a view cannot be resized, so it does not move.
     cdef list segments
     cdef readonly Py_ssize_t segment_size
-    # The place of the next byte, counted from the start of the first segment.
+    # The number of bytes before the next one, from the start of the first segment.
     cdef Py_ssize_t at
 
     cdef int claim(self, Py_ssize_t length) except -1:
-        """Make sure that the segments have room for `length` more bytes."""
+        """Make space for `length` further bytes, or raise an error."""
         raise NotImplementedError
 
     cdef int put(self, const uint8_t* data, Py_ssize_t length) except -1:
+        """Copy bytes to the segments."""
         cdef Py_ssize_t start, amount
         cdef object segment
         self.claim(length)
-        # From here on no Python code runs that could write to this output, too.
+        # From here on no Python code runs, which could write to this stream at the same time.
         while length > 0:
             segment = self.segments[self.at // self.segment_size]
             start = self.at % self.segment_size
@@ -62,53 +63,102 @@ cdef class _Output:
         return 0
 
     cdef int put_integer(self, int64_t value, int size) except -1:
+        """Write a big-endian integer of `size` bytes."""
         cdef uint8_t place[8]
         return self.put(place, store_big_endian(place, <uint64_t> value, size))
 
     cdef int put_varlong(self, int64_t value) except -1:
+        """Write a zig-zag LEB128 integer."""
         cdef uint8_t place[VARLONG_BYTES]
         return self.put(place, store_varlong(place, value))
 
     def write(self, data, offset=0, length=None):
-        """Write data[offset:offset + length] of any object with a contiguous buffer; length None: to its end.
+        """Write data[offset:offset + length].
+
+        Args:
+            data: An object with a contiguous buffer.
+            offset: The index of the first byte.
+            length: The number of bytes; None: all bytes from `offset` on.
 
         Raises:
-            IndexError: `data` does not contain the range.
+            IndexError: The range is not inside `data`.
         """
-        cdef Py_buffer lent
+        cdef Py_buffer view
         cdef Py_ssize_t start, wanted
-        PyObject_GetBuffer(data, &lent, PyBUF_SIMPLE)
+        PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
         try:
             start = PyNumber_AsSsize_t(offset, IndexError)
-            wanted = lent.len - start if length is None else PyNumber_AsSsize_t(length, IndexError)
-            if not (0 <= start <= lent.len and 0 <= wanted <= lent.len - start):
-                raise IndexError(f"{wanted} bytes from {start} on of {lent.len} bytes")
-            self.put(<const uint8_t*> lent.buf + start, wanted)
+            wanted = view.len - start if length is None else PyNumber_AsSsize_t(length, IndexError)
+            if not (0 <= start <= view.len and 0 <= wanted <= view.len - start):
+                raise IndexError(f"{wanted} bytes from {start} on of {view.len} bytes")
+            self.put(<const uint8_t*> view.buf + start, wanted)
         finally:
-            PyBuffer_Release(&lent)
+            PyBuffer_Release(&view)
 
     def write_byte(self, value):
-        """Write one byte, -128..255. OverflowError: outside of that."""
+        """Write an 8-bit integer, signed or unsigned.
+
+        Args:
+            value: The integer, -128..255.
+
+        Raises:
+            OverflowError: The integer is out of range.
+        """
         self.put_integer(checked(value, -0x80, 0xFF), 1)
 
     def write_short(self, value):
-        """Write two bytes, signed or unsigned. OverflowError: out of range."""
+        """Write a 16-bit integer, signed or unsigned.
+
+        Args:
+            value: The integer, -2**15..2**16 - 1.
+
+        Raises:
+            OverflowError: The integer is out of range.
+        """
         self.put_integer(checked(value, -0x8000, 0xFFFF), 2)
 
     def write_int(self, value):
-        """Write four bytes, signed or unsigned. OverflowError: out of range."""
+        """Write a 32-bit integer, signed or unsigned.
+
+        Args:
+            value: The integer, -2**31..2**32 - 1.
+
+        Raises:
+            OverflowError: The integer is out of range.
+        """
         self.put_integer(checked(value, -0x80000000, 0xFFFFFFFF), 4)
 
     def write_long(self, value):
-        """Write eight bytes, signed. OverflowError: out of range."""
+        """Write a signed 64-bit integer.
+
+        Args:
+            value: The integer, -2**63..2**63 - 1.
+
+        Raises:
+            OverflowError: The integer is out of range.
+        """
         self.put_integer(checked(value, INT64_MIN, INT64_MAX), 8)
 
     def write_varint(self, value):
-        """Write a signed 32-bit integer in one to five bytes. OverflowError: out of range."""
+        """Write a signed 32-bit integer as a varint of one to five bytes.
+
+        Args:
+            value: The integer, -2**31..2**31 - 1.
+
+        Raises:
+            OverflowError: The integer is out of range.
+        """
         self.put_varlong(checked(value, -0x80000000, 0x7FFFFFFF))
 
     def write_varlong(self, value):
-        """Write a signed 64-bit integer in one to ten bytes. OverflowError: out of range."""
+        """Write a signed 64-bit integer as a varint of one to ten bytes.
+
+        Args:
+            value: The integer, -2**63..2**63 - 1.
+
+        Raises:
+            OverflowError: The integer is out of range.
+        """
         self.put_varlong(checked(value, INT64_MIN, INT64_MAX))
 
     def __reduce__(self):
@@ -118,13 +168,16 @@ cdef class _Output:
 
 cdef class BufferingOutputStream(_Output):
     """BufferingOutputStream(segment_size)\n--\n
-    A stream of bytes in segments of one size.
+    A stream of bytes in memory, in segments of a fixed size.
+
+    Args:
+        segment_size: The size of a segment, bytes.
 
     Attributes:
-        segment_size: The size of the segments, bytes.
+        segment_size: The size of a segment, bytes.
 
     Raises:
-        ValueError: segment_size is less than 1.
+        ValueError: `segment_size` is less than 1.
     """
 
     def __init__(self, Py_ssize_t segment_size):
@@ -145,20 +198,35 @@ cdef class BufferingOutputStream(_Output):
         return 0
 
     def skip(self, length):
-        """Write `length` zeros. IndexError: `length` is negative."""
+        """Write zero bytes.
+
+        Args:
+            length: Their number.
+
+        Raises:
+            IndexError: `length` is negative.
+        """
         self.skip_bytes(length)
 
     cdef Py_ssize_t skip_bytes(self, object length) except -1:
+        """Write zero bytes and return their number."""
         cdef Py_ssize_t amount = PyNumber_AsSsize_t(length, IndexError)
         if amount < 0:
             raise IndexError(f"{amount} bytes")
-        # More than memory has is refused here, at once.
+        # One allocation, so that a length that does not fit in memory fails before a segment is added.
         cdef bytearray zeros = bytearray(amount)
         self.put(zeros, amount)
         return amount
 
     def reserve(self, length):
-        """Write `length` zeros and return a `ReservedOutput` that overwrites them. IndexError: `length` is negative."""
+        """Write zero bytes and return a `ReservedOutput` that overwrites them.
+
+        Args:
+            length: Their number.
+
+        Raises:
+            IndexError: `length` is negative.
+        """
         cdef ReservedOutput reserved = ReservedOutput.__new__(ReservedOutput)
         reserved.remaining = self.skip_bytes(length)
         reserved.segments, reserved.segment_size = self.segments, self.segment_size
@@ -166,7 +234,13 @@ cdef class BufferingOutputStream(_Output):
         return reserved
 
     def pieces(self, start=0):
-        """Return the bytes from `start` on as read-only memoryviews, one for each segment; they stay valid.
+        """Return the bytes from `start` on without copying them.
+
+        Args:
+            start: The number of bytes to leave out.
+
+        Returns:
+            A read-only memoryview of each segment. It stays valid, and shows bytes that are overwritten later.
 
         Raises:
             IndexError: `start` is negative or greater than `size`.
@@ -186,10 +260,16 @@ cdef class BufferingOutputStream(_Output):
         return b"".join(self.pieces())
 
     def write_to(self, target):
-        """Copy all bytes to the start of a writable buffer, or write them to a binary file. Return their number.
+        """Copy all bytes to a buffer or a file.
+
+        Args:
+            target: A writable buffer, whose first bytes are overwritten, or a binary file.
+
+        Returns:
+            The number of bytes.
 
         Raises:
-            IndexError: The buffer is shorter; nothing is written.
+            IndexError: The buffer is too small; nothing is written.
             BlockingIOError: The file accepts no more; `characters_written` is the number of bytes it accepted.
             OSError: Writing to the file failed.
         """
@@ -206,7 +286,7 @@ cdef class BufferingOutputStream(_Output):
 
 
 cdef object write_pieces(object file, list pieces):
-    """Write the pieces to a file, which may be a raw one that accepts only some bytes at a time."""
+    """Write pieces to a file and return the number of bytes. A raw file may accept only some bytes of a call."""
     total = 0
     try:
         for piece in pieces:
@@ -223,9 +303,13 @@ cdef object write_pieces(object file, list pieces):
 
 
 def count_taken(target, answer, length):
-    """Return how many of `length` bytes `target` has accepted, by the result of its `write` or `send`.
+    """Return the number of bytes that a file or socket has accepted, from the result of its `write` or `send`.
 
-    None means "nothing now" from a raw file, which does not wait, and "all of it" from others, which do not count.
+    Args:
+        target: The file or socket.
+        answer: The result. None means that a non-blocking raw file has accepted nothing, and that any other object,
+            which does not return a number, has accepted all bytes.
+        length: The number of bytes that were passed.
 
     Raises:
         OSError: The result is negative, or larger than `length`.
@@ -239,14 +323,13 @@ def count_taken(target, answer, length):
 
 @cython.final
 cdef class ReservedOutput(_Output):
-    """Reserved bytes of a stream, to be filled in order.
+    """Reserved bytes of a `BufferingOutputStream`, which are overwritten in order.
+
+    A method that writes raises IndexError, and writes nothing, if its bytes are more than `remaining`.
 
     Attributes:
-        remaining: The number of bytes that are not filled yet.
-        segment_size: The size of the segments of the stream, bytes.
-
-    Raises:
-        IndexError: More than `remaining` bytes are written; none of them is.
+        remaining: The number of reserved bytes that have not been overwritten.
+        segment_size: The size of a segment of the stream, bytes.
     """
 
     cdef readonly Py_ssize_t remaining

@@ -1,4 +1,4 @@
-# How the bytes of a file are read without the interpreter lock.
+# Reading bytes of a file without the GIL.
 
 from libc.errno cimport EINTR, errno
 from libc.stdint cimport int64_t, uint8_t
@@ -8,7 +8,7 @@ cdef extern from "unistd.h" nogil:
 
 
 cdef inline int64_t read_at(int fd, uint8_t* into, int64_t length, int64_t at) noexcept nogil:
-    """Read `length` bytes at a position. Returns how many, fewer only where the file ends; negative: errno."""
+    """Read `length` bytes at position `at`. Return their number, fewer only at the end of the file, or -errno."""
     cdef int64_t done = 0
     cdef ssize_t got
     while done < length:

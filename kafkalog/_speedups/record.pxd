@@ -13,7 +13,7 @@ cdef class Record:
     cdef tuple fields(self)
 
 
-# What a record and an encoder take for a key, a value and headers; anything else is a TypeError.
-cdef object checked_bytes(str name, object given)
+# The checks of keys, values and headers that records and encoders share.
+cdef object checked_bytes(str name, object value)
 
-cdef tuple checked_headers(object given)
+cdef tuple checked_headers(object headers)

@@ -1,7 +1,8 @@
-"""`Record`, the object that a user holds, and the loop that makes many of them out of columns.
+"""`Record`, and the function that builds many records from columns.
 
-A record owns its bytes: it stays valid when the file is closed, truncated or deleted. Its fields cannot refer back to
-it, so it takes no part in garbage collection, which is most of what makes a million of them cheap.
+A record owns its bytes: it stays valid when the file is closed, truncated or deleted. Its fields cannot refer to it, so
+there are no reference cycles and the garbage collector need not track records. Most of the speed of building a million
+records comes from this.
 """
 
 cimport cython
@@ -33,7 +34,7 @@ cdef class Record:
     """Record(value=None, key=None, headers=(), timestamp=-1, *, offset=-1, timestamp_type=0, sequence=-1)\n--\n
     One record of a log. Immutable, hashable, picklable.
 
-    A damaged log may have any numbers. What an append accepts is checked there, not here.
+    A record of a damaged log may have any numbers. Appending a record checks them; creating one does not.
 
     Attributes:
         value: The value as bytes; None = null.
@@ -45,7 +46,7 @@ cdef class Record:
 
     Raises:
         TypeError: A field has another type.
-        ValueError: A number does not fit, or a header key is no text that UTF-8 can encode.
+        ValueError: A number does not fit in its field, or a header key cannot be encoded as UTF-8.
     """
 
     def __init__(self, value=None, key=None, headers=(), timestamp=-1, *, offset=-1,
@@ -56,12 +57,12 @@ cdef class Record:
         self.timestamp = whole("timestamp", timestamp, INT64_MIN, INT64_MAX, "ms since the epoch")
         self.offset = whole("offset", offset, INT64_MIN, INT64_MAX)
         self.sequence = whole("sequence", sequence, -1, INT32_MAX)
-        # Looking a number up in an enum costs more than all the rest.
+        # The number is stored, because looking up a member of an enum takes longer than all the rest.
         self.type_id = member("timestamp_type", timestamp_type, TimestampType)
 
     @property
     def timestamp_type(self):
-        """Who set the timestamp: a `TimestampType`."""
+        """Whether the producer or the broker has set the timestamp."""
         return TIMESTAMP_TYPES[self.type_id]
 
     cdef tuple fields(self):
@@ -87,27 +88,29 @@ def _restore(value, key, headers, timestamp, offset, type_id, sequence):
     return Record(value, key, headers, timestamp, offset=offset, timestamp_type=type_id, sequence=sequence)
 
 
-cdef object checked_bytes(str name, object given):
-    if given is None or type(given) is bytes:
-        return given
-    if isinstance(given, (bytes, bytearray, memoryview)):
-        return bytes(given)
-    raise TypeError(f"{name} must be bytes or None, not {type(given).__name__}")
+cdef object checked_bytes(str name, object value):
+    """Return a key or value as bytes or None. Raise TypeError for any other type."""
+    if value is None or type(value) is bytes:
+        return value
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return bytes(value)
+    raise TypeError(f"{name} must be bytes or None, not {type(value).__name__}")
 
 
-cdef tuple checked_headers(object given):
+cdef tuple checked_headers(object headers):
+    """Return headers as a tuple of pairs (str, bytes or None). Raise TypeError or ValueError if they are invalid."""
     cdef list pairs = []
     cdef object pair
-    if isinstance(given, dict):
+    if isinstance(headers, dict):
         raise TypeError("headers are pairs of str and bytes or None, not dict; its .items() are")
-    for each in given:
+    for each in headers:
         pair = each if type(each) is tuple else pair_of(each)
         if PyTuple_GET_SIZE(pair) != 2:
             raise TypeError(f"headers are pairs of str and bytes or None, not {each!r}")
         key, value = <tuple> pair
         if not isinstance(key, str):
             raise TypeError(f"a header key is str, not {type(key).__name__}")
-        # Exactly str from here on: kernels read its bytes, and a subclass may refer back to the record.
+        # A subclass of str becomes str: kernels read its bytes, and an object of a subclass may refer to the record.
         key = PyUnicode_FromObject(key)
         if not PyUnicode_IS_COMPACT_ASCII(key):
             check_utf8(key)
@@ -115,13 +118,15 @@ cdef tuple checked_headers(object given):
     return tuple(pairs)
 
 
-cdef tuple pair_of(object given):
-    if not isinstance(given, (tuple, list)):
-        raise TypeError(f"headers are pairs of str and bytes or None, not {given!r}")
-    return tuple(given)
+cdef tuple pair_of(object header):
+    """Return a header as a tuple, after checking that it is a tuple or a list."""
+    if not isinstance(header, (tuple, list)):
+        raise TypeError(f"headers are pairs of str and bytes or None, not {header!r}")
+    return tuple(header)
 
 
 cdef int check_utf8(str key) except -1:
+    """Raise ValueError if a header key cannot be encoded as UTF-8."""
     try:
         key.encode("utf-8")
     except UnicodeEncodeError as error:
@@ -130,7 +135,7 @@ cdef int check_utf8(str key) except -1:
 
 
 cdef tuple read_headers(const uint8_t* start, int64_t length):
-    """The headers in [start, start + length), which a decoder has walked before."""
+    """Decode the headers in [start, start + length), which `decode_batches` has checked before."""
     cdef Cursor cursor
     cdef int32_t size
     cdef const uint8_t* place
@@ -155,7 +160,7 @@ cdef object changed_headers():
 
 
 cdef inline int32_t sequence_of(const Header* row, int64_t offset) noexcept nogil:
-    """Kafka's incrementSequence(base sequence, offset delta): 2**31 - 1 is followed by 0."""
+    """Return the sequence of a record, as Kafka's `incrementSequence` does: 0 follows 2**31 - 1. -1 = none."""
     cdef int64_t sequence
     if row.base_sequence < 0:
         return -1
@@ -164,6 +169,7 @@ cdef inline int32_t sequence_of(const Header* row, int64_t offset) noexcept nogi
 
 
 cdef inline bytes piece(const uint8_t* data, int64_t length, int64_t start, int64_t size):
+    """Copy a key or value, after checking that it is inside the buffer of `length` bytes."""
     if size > length - start or start < 0:
         raise ValueError(f"a key or value at {start}, {size} bytes, is outside the buffer of {length} bytes")
     return PyBytes_FromStringAndSize(<const char*> data + start, size)
@@ -171,10 +177,17 @@ cdef inline bytes piece(const uint8_t* data, int64_t length, int64_t start, int6
 
 def build_records(const uint8_t[::1] buffer not None, const int64_t[:, :] block not None,
                   const int32_t[:] batch not None, rows not None):
-    """A list of `Record`, one a column of `block` (int64 (8, n), as decode_batches gives it; starts index `buffer`).
+    """Build one `Record` per column of `block`, copying keys, values and headers.
 
-    batch: int32 (n,), the row of `rows` (HEADER_DTYPE) a record came from. Copies keys, values and headers.
-    ValueError: a start or length outside the buffer.
+    Args:
+        buffer: The bytes that starts refer to.
+        block: The columns of the records, int64, shape (8, n), see `decode_batches`.
+        batch: The index in `rows` of the entry of each record, int32, shape (n,).
+        rows: The rows of the entries, `HEADER_DTYPE`, shape (k,).
+
+    Raises:
+        ValueError: A key, value or header is outside the buffer; an index is outside `rows`; the shapes do not match;
+            or the bytes of headers have changed since they were decoded.
     """
     cdef Py_ssize_t count = block.shape[1]
     cdef int64_t length = buffer.shape[0]
@@ -205,6 +218,7 @@ def build_records(const uint8_t[::1] buffer not None, const int64_t[:, :] block 
 
 
 cdef inline tuple headers_at(const uint8_t* data, int64_t length, int64_t start, int64_t size):
+    """Decode headers, after checking that they are inside the buffer of `length` bytes."""
     if size > length - start or start < 0:
         raise ValueError(f"headers at {start}, {size} bytes, are outside the buffer of {length} bytes")
     return read_headers(data + start, size)

@@ -7,14 +7,16 @@ from kafkalog._speedups.layout cimport Header
 cdef enum:
     SHORTEST_RECORD = 7
 
-# MOST_HEADERS take 50 MiB: a header of two bytes becomes three objects. HEADER_WEIGHT: what each adds to the weight.
+# MAX_HEADERS: the most headers of a record. Their objects take 50 MiB, because a header of two bytes becomes three.
+# HEADER_WEIGHT: what each header adds to the weight of a record.
 cdef enum:
-    MOST_HEADERS = 1 << 18
+    MAX_HEADERS = 1 << 18
     HEADER_WEIGHT = 64
 
-# The arrays that the decoders fill: eight of int64, one after the other in one block, and the row each record came
-# from. `room` is one more than the records that may be there, because fields of a record are stored before it is known
-# to be complete. `weight` is the size of the records and of the objects for their headers; decoding stops at `most`.
+# The columns that the decoders fill: eight int64 arrays in one block, and the row of each record. `capacity` is the
+# length of each array: one more than the number of records, because the decoders store fields of a record before they
+# know that it is valid. `weight` is the bytes of the records plus HEADER_WEIGHT for each header; decoding stops when it
+# reaches `max_weight`.
 cdef struct Columns:
     int64_t* offset
     int64_t* timestamp
@@ -25,12 +27,12 @@ cdef struct Columns:
     int64_t* headers_start
     int64_t* headers_length
     int32_t* batch
-    Py_ssize_t room
+    Py_ssize_t capacity
     Py_ssize_t count
     int64_t weight
-    int64_t most
+    int64_t max_weight
 
-# The place of the next record to decode: its row, its address, and the number of records before it in the row. `shift`
+# The next record to decode: its row, its address, and the number of records of the row that have been decoded. `shift`
 # is added to the offsets of the messages in a v1 wrapper.
 cdef struct Place:
     Py_ssize_t row
@@ -39,7 +41,8 @@ cdef struct Place:
     int64_t shift
 
 cdef inline bint is_full(const Columns* out) noexcept nogil:
-    return out.count + 1 >= out.room or out.weight >= out.most
+    """Return whether the columns have no space for a further record, or have reached their weight."""
+    return out.count + 1 >= out.capacity or out.weight >= out.max_weight
 
 
 cdef int decode_record_batch(const uint8_t* data, Cursor* region, const Header* row, int32_t index,

@@ -1,1 +1,1 @@
-# The module has no names for Python: `decode.decode_batches` calls it from C.
+# The module defines only C functions, which `decode.decode_batches` calls.

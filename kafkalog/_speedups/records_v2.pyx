@@ -1,11 +1,11 @@
-"""The records of a v2 batch: the bytes after its 61-byte header, decompressed, to columns.
+"""Decoding of the records of a v2 batch to columns: the decompressed bytes after its 61-byte header.
 
     record   length varint | attributes int8 | timestamp delta varlong | offset delta varint | key length varint, key |
              value length varint, value | headers count varint, headers
     header   key length varint, key (UTF-8) | value length varint, value
 
-A length of -1 (any negative one) is null. Attributes are not looked at: Kafka defines none.
-Source: clients/.../common/record/DefaultRecord.java. The faults stand in DESIGN.md, "The kernel contract".
+The length of null is -1; any negative length is read as null. The attributes are ignored, because Kafka defines none.
+Source: clients/.../common/record/DefaultRecord.java. DESIGN.md, "The kernel contract", defines the faults.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
@@ -19,23 +19,24 @@ from kafkalog._speedups.cursor cimport (
     TOO_MANY_HEADERS,
     TRAILING_BYTES,
     Cursor,
-    blame,
     bytes_left,
     cursor_open,
     read_byte,
     read_varint,
     read_varlong,
+    set_fault,
     take,
 )
 from kafkalog._speedups.layout cimport LOG_APPEND_TIME, Header
 
 
 cdef inline int64_t add(int64_t base, int64_t delta) noexcept nogil:
-    """Kafka's (Java's) addition: wraps around."""
+    """Add with 64-bit wrap-around, as Java does."""
     return <int64_t> (<uint64_t> base + <uint64_t> delta)
 
 
 cdef void skip_headers(Cursor* record, int32_t count) noexcept nogil:
+    """Skip the headers of a record, checking them."""
     cdef const uint8_t* start
     cdef int32_t length
     cdef int32_t _
@@ -45,7 +46,7 @@ cdef void skip_headers(Cursor* record, int32_t count) noexcept nogil:
         if record.fault:
             return
         if length < 0:
-            blame(record, HEADER_KEY_LENGTH, start, 0, length)
+            set_fault(record, HEADER_KEY_LENGTH, start, 0, length)
             return
         take(record, length)
         length = read_varint(record)
@@ -55,18 +56,19 @@ cdef void skip_headers(Cursor* record, int32_t count) noexcept nogil:
             return
 
 
-cdef inline void pass_fault(Cursor* record, Cursor* region) noexcept nogil:
-    blame(region, record.fault, record.fault_at, record.expected, record.found)
+cdef inline void copy_fault(Cursor* record, Cursor* region) noexcept nogil:
+    """Copy the fault of a record to the cursor of its region."""
+    set_fault(region, record.fault, record.fault_at, record.expected, record.found)
 
 
 cdef inline int open_record(Cursor* region, Cursor* record) noexcept nogil:
-    """Read a record's length and open a cursor over just its bytes; 0 where there is no such record."""
+    """Read the length of a record and open a cursor for its bytes. Return 0 if there is a fault."""
     cdef const uint8_t* start = region.at
     cdef int32_t length = read_varint(region)
     if region.fault:
         return 0
     if length < 0:
-        blame(region, NEGATIVE_LENGTH, start, 0, length)
+        set_fault(region, NEGATIVE_LENGTH, start, 0, length)
         return 0
     start = take(region, length)
     if region.fault:
@@ -76,6 +78,7 @@ cdef inline int open_record(Cursor* region, Cursor* record) noexcept nogil:
 
 
 cdef inline int decode_record(const uint8_t* data, Cursor* region, const Header* row, Columns* out) noexcept nogil:
+    """Store the fields of the next record in `out`, without counting it. Return 0 if there is a fault."""
     cdef Cursor record
     cdef const uint8_t* start
     cdef const uint8_t* count_at
@@ -106,16 +109,16 @@ cdef inline int decode_record(const uint8_t* data, Cursor* region, const Header*
     out.headers_length[i] = bytes_left(&record)
     if count != 0 and record.fault == 0:
         if count < 0 or count > bytes_left(&record):
-            blame(&record, HEADER_COUNT, count_at, bytes_left(&record), count)
-        elif count > MOST_HEADERS:
-            blame(&record, TOO_MANY_HEADERS, count_at, MOST_HEADERS, count)
+            set_fault(&record, HEADER_COUNT, count_at, bytes_left(&record), count)
+        elif count > MAX_HEADERS:
+            set_fault(&record, TOO_MANY_HEADERS, count_at, MAX_HEADERS, count)
         else:
             skip_headers(&record, count)
             out.weight += HEADER_WEIGHT * count
     if record.fault == 0 and record.at != record.end:
-        blame(&record, RECORD_LENGTH, record.at, record.end - start, record.at - start)
+        set_fault(&record, RECORD_LENGTH, record.at, record.end - start, record.at - start)
     if record.fault:
-        pass_fault(&record, region)
+        copy_fault(&record, region)
         return 0
     out.weight += record.end - start
     return 1
@@ -123,10 +126,10 @@ cdef inline int decode_record(const uint8_t* data, Cursor* region, const Header*
 
 cdef int decode_record_batch(const uint8_t* data, Cursor* region, const Header* row, int32_t index,
                              Columns* out, Place* place) noexcept nogil:
-    """Append the records of `region` to `out`; 0 at a fault, which is then in `region`, or if `out` is full."""
+    """Append the records of a region to `out`. Return 0 if `out` is full, or at a fault, which is set in `region`."""
     cdef int64_t done
     if row.records_count < 0:
-        blame(region, RECORDS_COUNT, region.at, 0, row.records_count)
+        set_fault(region, RECORDS_COUNT, region.at, 0, row.records_count)
         return 0
     for done in range(place.done, row.records_count):
         if is_full(out):
@@ -138,6 +141,6 @@ cdef int decode_record_batch(const uint8_t* data, Cursor* region, const Header* 
         out.batch[out.count] = index
         out.count += 1
     if row.records_count > 0 and region.at != region.end:
-        blame(region, TRAILING_BYTES, region.at, 0, region.end - region.at)
+        set_fault(region, TRAILING_BYTES, region.at, 0, region.end - region.at)
         return 0
     return 1

@@ -1,7 +1,4 @@
-"""Sums over the headers of many entries, in one pass over their rows.
-
-The contract stands in DESIGN.md.
-"""
+"""Sums over the headers of many entries, in one pass over their rows. The contract is in DESIGN.md."""
 
 from libc.stdint cimport INT64_MIN, int64_t, uint64_t
 
@@ -10,15 +7,28 @@ from kafkalog._speedups.layout cimport CODEC_MASK, CONTROL_BIT, DELETE_HORIZON_B
 
 
 def count_rows(rows, const int64_t[::1] counts=None, int64_t before=INT64_MIN):
-    """Return the sums over `rows` (HEADER_DTYPE).
+    """Sum up the headers of consecutive entries.
 
-    counts: the records of each entry; None: by the headers, one for a wrapper. before: the last offset of the entry
-    before the first row; -2^63: unknown.
+    Args:
+        rows: The rows of the entries, `HEADER_DTYPE`, shape (n,).
+        counts: The number of records of each entry, int64, shape (n,); None: use the counts in the headers, and 1 for
+            a message or wrapper.
+        before: The last offset of the entry before the first row; -2**63: unknown.
 
-    Returns (control batches, records of these, other records, more, first, last, codecs, magics). more: the most
-    records that wrappers can hold beyond one each, by the offsets between them; -1: unknown. first, last: the smallest
-    and the largest timestamp of records; -1: none. codecs: the number of entries by codec, 0 to 7. magics: a set.
-    ValueError: the length of `counts` is not that of `rows`.
+    Returns:
+        (control_batches, control_records, records, more, first, last, codecs, magics):
+
+        - control_batches: The number of control batches.
+        - control_records: The number of records in control batches.
+        - records: The number of other records.
+        - more: The most records that all wrappers can have in addition to one each, according to the offsets since the
+          entry before; -1: unknown.
+        - first, last: The smallest and the largest timestamp of the records, ms; -1: none.
+        - codecs: The number of entries of each codec from 0 to 7, a list.
+        - magics: The magics of the entries, a set.
+
+    Raises:
+        ValueError: The length of `counts` is not that of `rows`.
     """
     cdef Rows table
     cdef const Header* row
