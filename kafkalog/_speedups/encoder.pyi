@@ -8,25 +8,29 @@ from kafkalog._speedups.record import Record
 
 @disjoint_base
 class RecordsEncoder:
-    """Records of one batch, as bytes, in the order of their offsets.
+    """An encoder for the records of one batch, which are added in the order of their offsets.
 
     Args:
-        magic: 0, 1 or 2.
-        base_offset: What the offsets of v2 records, and of v1 messages if `relative`, count from.
+        magic: The format: 0, 1 or 2.
+        base_offset: The base offset of the batch. The offsets of v2 records are stored relative to it.
         timestamp_type: The number of a `TimestampType`.
-        log_append_time: The timestamp of every v0/v1 message, ms, if the type is LogAppendTime.
-        relative: Whether v1 messages are those of a wrapper.
-        base_timestamp: What v2 timestamps count from; None: the first record's.
+        log_append_time: If the type is LogAppendTime: the timestamp of every v1 message, and the largest timestamp in
+            the header of a v2 batch, ms.
+        relative: Whether the offsets of messages are stored relative to `base_offset`, as in a v1 wrapper.
+        base_timestamp: The base timestamp of a v2 batch, ms; None: the timestamp of its first record.
 
     Attributes:
-        size: The bytes of the records so far, before compression.
+        size: The size of the records so far in bytes, before compression.
         magic: The format.
         records_count: The number of records so far.
-        base_offset: As given.
-        last_offset: The offset of the last record.
-        base_timestamp: The timestamp that those of v2 records count from, ms; -1 = none.
+        base_offset: The base offset of the batch.
+        last_offset: The offset of the last record; -1 = no records.
+        base_timestamp: The base timestamp of a v2 batch, ms; -1 = none.
         max_timestamp: The largest timestamp so far, ms; -1 = none.
-        offset_of_max_timestamp: The offset of the first record that has it; -1 = none.
+        offset_of_max_timestamp: The offset of the first record with that timestamp; -1 = none.
+
+    Raises:
+        ValueError: `magic` is not 0, 1 or 2.
     """
 
     def __init__(
@@ -64,15 +68,31 @@ class RecordsEncoder:
         *,
         offset: SupportsIndex | None = None,
     ) -> None:
-        """Add one record; its offset is the next one unless given.
+        """Add a record.
 
-        ValueError: the offset does not follow, the timestamp is less than -1, headers below magic 2, too large.
-        TypeError: not bytes.
+        Args:
+            value: The value as bytes; None = null.
+            key: The key as bytes; None = null.
+            headers: Pairs of a key as text, and a value as bytes or None.
+            timestamp: Milliseconds since the epoch; -1 = none.
+            offset: The offset; None: the one after the last record, or the base offset.
+
+        Raises:
+            TypeError: An argument has another type.
+            ValueError: The offset is not greater than the last one, or not within 2**31 - 1 of the base offset; the
+                timestamp is less than -1; a v0/v1 message has headers; or the record or batch is too large.
         """
     def extend(self, records: Iterable[Record], keep_offsets: bool = False, *, default_timestamp: int = -1) -> None:
-        """Add `Record`s; their offsets are the next ones, or their own if keep_offsets. As `append` for each.
+        """Add records.
 
-        default_timestamp: ms, for records that have no timestamp.
+        Args:
+            records: `Record`s. Those before an invalid one are added.
+            keep_offsets: Whether to keep the offsets of the records; if not, they get the next ones.
+            default_timestamp: The timestamp for records that have none, ms.
+
+        Raises:
+            TypeError: An item is not a `Record`.
+            ValueError: A record is invalid, see `append`.
         """
     def fill(
         self,
@@ -84,14 +104,36 @@ class RecordsEncoder:
         taken: list[Record] | None = None,
         default_timestamp: int = -1,
     ) -> Record | None:
-        """Add `Record`s, `first` if given and those of an iterator, until one has no room in `room` bytes.
+        """Add records until one does not fit in the batch.
 
-        Returns that one; None: there are no more. What is here already counts for `ratio` of its bytes, as it may be
-        once it is compressed. A batch that is empty has room for any. taken: a list to append those to that were added.
-        default_timestamp, errors: as `extend`.
+        A record fits if `size` times `ratio`, plus its own bytes, is at most `room`. The first record of a batch always
+        fits.
+
+        Args:
+            records: An iterator of `Record`s. They get the next offsets.
+            room: The maximum size of all records, bytes.
+            first: A `Record` to add before those of the iterator, such as the result of the previous call.
+            ratio: The expected size of the records after compression, divided by that before.
+            taken: A list to which the added records are appended.
+            default_timestamp: The timestamp for records that have none, ms.
+
+        Returns:
+            The record that does not fit, which has been taken from the iterator; None: all records have been added.
+
+        Raises:
+            TypeError: An item is not a `Record`.
+            ValueError: A record is invalid, see `append`.
         """
     def restart(self, base_offset: int) -> None:
-        """Forget the records, and begin another batch with what this one was told. ValueError: no offset."""
+        """Remove all records and begin a new batch with the same settings.
+
+        Args:
+            base_offset: The base offset of the new batch.
+
+        Raises:
+            TypeError: `base_offset` is not an integer.
+            ValueError: `base_offset` is negative or more than 2**63 - 1.
+        """
     def size_of(
         self,
         value: ReadableBuffer | None = None,
@@ -99,12 +141,30 @@ class RecordsEncoder:
         headers: Iterable[tuple[str, ReadableBuffer | None]] = (),
         timestamp: SupportsIndex = -1,
     ) -> int:
-        """Bytes that `append` would add now. TypeError: not bytes."""
-    def take(self) -> bytearray:
-        """The bytes, as a bytearray of its own."""
-    def to_batch(self, header: bytes, base_sequence: int = -1, payload: ReadableBuffer | None = None) -> bytearray:
-        """The v2 batch of the records, as a bytearray of its own.
+        """Return the number of bytes that `append` would add.
 
-        header: its 61 bytes; filled in is what the records and base_sequence say, and what follows from all bytes.
-        payload: the records compressed. ValueError: no such header, or a batch of more than 2**31 - 1 bytes.
+        Args:
+            value: The value as bytes; None = null.
+            key: The key as bytes; None = null.
+            headers: Pairs of a key as text, and a value as bytes or None.
+            timestamp: Milliseconds since the epoch; -1 = none.
+
+        Raises:
+            TypeError: An argument has another type.
+            ValueError: The timestamp does not fit in 64 bits, or a header key cannot be encoded as UTF-8.
+        """
+    def take(self) -> bytearray:
+        """Return a copy of the encoded records."""
+    def to_batch(self, header: bytes, base_sequence: int = -1, payload: ReadableBuffer | None = None) -> bytearray:
+        """Return the records as a v2 batch: the header, and the records or `payload`.
+
+        Args:
+            header: The 61 bytes of a header. The leader epoch, magic, attributes, producer id and producer epoch are
+                kept; the other fields are set according to the records, and the CRC is computed.
+            base_sequence: The sequence of the first record; -1 = none.
+            payload: The compressed records; None: the records are not compressed.
+
+        Raises:
+            ValueError: The header does not have 61 bytes, the encoder has another format than 2, or the batch has more
+                than 2**31 - 1 bytes.
         """

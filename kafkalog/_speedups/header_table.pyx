@@ -73,7 +73,7 @@ def cut_rows(rows, int64_t records):
 
     A row with more records is a group of its own. Compressed records count twice, because decompressing them needs
     further memory. A wrapper is assumed to have one message per 64 bytes, because only decompressing it shows their
-    number. For other entries, the count in the header is used, which may be wrong.
+    number. For a v2 batch, the count in its header is used, which may be wrong.
 
     Args:
         rows: The rows of the entries, `HEADER_DTYPE`, shape (n,).

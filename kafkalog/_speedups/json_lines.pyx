@@ -220,7 +220,7 @@ def json_lines(const uint8_t[::1] buffer not None, const int64_t[:] offset not N
             a producer id, the shape of this array and the following ones may be (0,).
         producer_epoch: The producer epochs; -1 becomes null.
         sequence: The sequences; -1 becomes null.
-        state: The index of the transaction state in `transaction_states.STATES`, uint8.
+        state: The index of the transaction state in `transaction_states.STATES`, uint8; 0 = no field.
 
     Returns:
         The lines as bytes; None if a key, a value or a header is not UTF-8.

@@ -12,7 +12,7 @@ from kafkalog.attributes import TimestampType
 class Record:
     """One record of a log. Immutable, hashable, picklable.
 
-    A damaged log may have any numbers. What an append accepts is checked there, not here.
+    A record of a damaged log may have any numbers. Appending a record checks them; creating one does not.
 
     Attributes:
         value: The value as bytes; None = null.
@@ -24,7 +24,7 @@ class Record:
 
     Raises:
         TypeError: A field has another type.
-        ValueError: A number does not fit, or a header key is no text that UTF-8 can encode.
+        ValueError: A number does not fit in its field, or a header key cannot be encoded as UTF-8.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Record:
     def sequence(self) -> int: ...
     @property
     def timestamp_type(self) -> TimestampType:
-        """Who set the timestamp: a `TimestampType`."""
+        """Whether the producer or the broker has set the timestamp."""
 
     def __eq__(self, other: object, /) -> bool: ...
     def __hash__(self) -> int: ...
@@ -62,4 +62,16 @@ def build_records(
     block: NDArray[np.int64],
     batch: NDArray[np.int32],
     rows: NDArray[np.void],
-) -> list[Record]: ...
+) -> list[Record]:
+    """Build one `Record` per column of `block`, copying keys, values and headers.
+
+    Args:
+        buffer: The bytes that starts refer to.
+        block: The columns of the records, int64, shape (8, n), see `decode_batches`.
+        batch: The index in `rows` of the entry of each record, int32, shape (n,).
+        rows: The rows of the entries, `HEADER_DTYPE`, shape (k,).
+
+    Raises:
+        ValueError: A key, value or header is outside the buffer; an index is outside `rows`; the shapes do not match;
+            or the bytes of headers have changed since they were decoded.
+    """
