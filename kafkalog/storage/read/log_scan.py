@@ -137,9 +137,9 @@ class Walk:
                 # Parts of the same batches begin at the same offset, as if they were one.
                 rows, start = part.batches, self._next
             wanted, lowest, highest = part.narrowed(start, self._stop)
-            own = len(part)
+            own, foreign = len(part), -1
             if lowest < chunk.segment.base_offset or highest >= chunk.following:
-                own = _own(chunk, part)
+                own, foreign = _own(chunk, part)
                 wanted = part[:own].between(start, self._stop)
             # What is read beyond the end is not returned, and is read again if the scan goes on.
             done = own if highest < self._stop else int((part.offset[:own] < self._stop).sum())
@@ -148,8 +148,8 @@ class Walk:
             if done:
                 self._last = self._batch(chunk, part.batches[part.batch[done - 1]])
                 self._next = max(start, int(part.offset[done - 1]) + 1)
-            if own < len(part):
-                raise self._foreign_offset(chunk, part, own)
+            if foreign >= 0:
+                raise self._foreign_offset(chunk, part, foreign)
             # A reference would keep the decompressed bytes alive while the next ones are decompressed.
             del part, wanted
 
@@ -357,6 +357,11 @@ def _pays(chunk: _Chunk) -> bool:
     return pays_in_threads(chunk.entries.rows)
 
 
-def _own(chunk: _Chunk, part: RecordColumns) -> int:
-    """Return how many records precede the first whose offset is outside the segment. No checksum covers offsets."""
-    return int(((part.offset < chunk.segment.base_offset) | (part.offset >= chunk.following)).argmax())
+def _own(chunk: _Chunk, part: RecordColumns) -> tuple[int, int]:
+    """Find the first record whose offset is outside the segment: no checksum covers offsets.
+
+    Returns:
+        The number of records before its batch, so that the batch is read again before its error is raised; its index.
+    """
+    foreign = int(((part.offset < chunk.segment.base_offset) | (part.offset >= chunk.following)).argmax())
+    return int(np.searchsorted(part.batch, part.batch[foreign])), foreign

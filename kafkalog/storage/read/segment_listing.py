@@ -200,7 +200,8 @@ def _end_behind(active: LogSegment, end: LogOffsetMetadata, last: int) -> tuple[
     position = _near_end(log, end.relative_position_in_segment)
     for rows, stop in log._scans(position):
         if len(rows):
-            offset, last = int(rows["last_offset"][-1]) + 1, int(rows["position"][-1])
+            # Not that of the last batch: an offset may be damaged, and the end then seem to be before other batches.
+            offset, last = max(offset, int(rows["last_offset"].max()) + 1), int(rows["position"][-1])
         position = stop.position
     return LogOffsetMetadata(offset, active.base_offset, position), last
 

@@ -231,11 +231,16 @@ class FileMessageSet(MessageSet):
         return part
 
     def last_offset(self) -> int | None:
-        """Return the last offset of the last whole batch before any damage; None if there is no batch."""
-        last = None
+        """Return the largest last offset of the whole batches before any damage; None if there is no batch.
+
+        That is the offset of the last batch, unless an offset is damaged, which no checksum shows.
+        """
+        largest = None
         for rows, _ in self._scans():
-            last = int(rows["last_offset"][-1]) if len(rows) else last
-        return last
+            if len(rows):
+                last = int(rows["last_offset"].max())
+                largest = last if largest is None else max(largest, last)
+        return largest
 
     def _slice(self, first: int, end: int | None, *, sealed: bool) -> "FileMessageSet":
         part = FileMessageSet.__new__(FileMessageSet)
