@@ -8,7 +8,7 @@ from kafkalog._speedups.record import Record
 
 @disjoint_base
 class RecordsEncoder:
-    """An encoder for the records of one batch, which are added in the order of their offsets.
+    """An encoder for the records of one batch, which are added in the order of their offsets, by one thread.
 
     Args:
         magic: The format: 0, 1 or 2.

@@ -118,7 +118,7 @@ cdef Py_ssize_t headers_length(tuple headers) noexcept:
 
 
 cdef class RecordsEncoder:
-    """An encoder for the records of one batch, which are added in the order of their offsets.
+    """An encoder for the records of one batch, which are added in the order of their offsets, by one thread.
 
     Args:
         magic: The format: 0, 1 or 2.

@@ -15,7 +15,6 @@
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint32_t
 
 cdef enum:
-    OFFSET_AT = 0
     SIZE_AT = 8
     LOG_OVERHEAD = 12
     MAGIC_AT = 16
@@ -42,7 +41,6 @@ cdef enum:
 
     CODEC_MASK = 0x07
     LOG_APPEND_TIME_BIT = 0x08
-    TRANSACTIONAL_BIT = 0x10
     CONTROL_BIT = 0x20
     DELETE_HORIZON_BIT = 0x40
 

@@ -21,4 +21,4 @@ def test_every_place_is_the_one_that_the_kernels_read() -> None:
     bits = {name: compiled[name] for name in compiled if name.endswith("_BIT")}
     assert {name: vars(layout)[name] for name in table} == table
     assert {name: vars(attributes)[name] for name in bits} == bits
-    assert compiled.keys() - table.keys() - bits.keys() == {"OFFSET_AT", "LOG_APPEND_TIME"}
+    assert compiled.keys() - table.keys() - bits.keys() == {"LOG_APPEND_TIME"}
