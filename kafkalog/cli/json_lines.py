@@ -115,6 +115,8 @@ class JsonLines:
 
 def _common_label(part: RecordColumns) -> str | None:
     """Return the label of the timestamp type, if all records have a timestamp and the same type; else None."""
+    if not len(part):
+        return None
     types = part.batches["timestamp_type"][part.batch]
     low, high = int(types.min()), int(types.max())
     if low != high or (part.timestamp == NO_TIMESTAMP).any():

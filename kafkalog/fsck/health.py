@@ -7,6 +7,7 @@ log           |------------------------------| end  ...  log start       no cons
 """
 
 import struct
+from contextlib import closing
 from pathlib import Path
 
 from kafkalog.errors import CorruptCheckpointError, CorruptRecordError, KafkaLogError
@@ -17,6 +18,7 @@ from kafkalog.storage.file_names import (
     RECOVERY_POINT_CHECKPOINT,
     dangling_segments,
 )
+from kafkalog.storage.files.open_source import open_source
 from kafkalog.storage.log import Log
 from kafkalog.storage.segment.log_segment import LogSegment
 
@@ -93,12 +95,17 @@ def dangling_links(directory: Path) -> list[CorruptRecordError]:
 
 def _begins_with_batch(segment: LogSegment) -> bool:
     """Return whether magic and offset at the beginning can be those of a batch; also for an empty or zeroed file."""
-    with segment.path.open("rb") as file:
-        head = file.read(_HEAD.size)
+    head = _beginning(segment.path, _HEAD.size)
     if len(head) < _HEAD.size or not any(head):
         return True
     offset, magic = _HEAD.unpack(head)
     return bool(0 <= magic <= 2 and 0 <= offset - segment.base_offset < 1 << 31)
+
+
+def _beginning(path: Path, length: int) -> bytes:
+    """Return the first `length` bytes of a file, or all of a shorter one."""
+    with closing(open_source(path)) as file:
+        return bytes(file.view(0, min(length, file.size)))
 
 
 def near_end_of(segment: LogSegment) -> int | None:
@@ -146,8 +153,7 @@ def _index_state(segment: LogSegment, path: Path) -> str:
     if length % _ENTRY_BYTES and segment.sealed:
         return "damaged"
     if not segment.offset_index.entries:
-        with path.open("rb") as file:
-            return "damaged" if any(file.read(_ENTRY_BYTES)) else "empty"
+        return "damaged" if any(_beginning(path, _ENTRY_BYTES)) else "empty"
     if entry.position >= segment.path.stat().st_size:
         return "damaged"
     try:

@@ -288,12 +288,15 @@ class _Walk:
         return known and self._sound.checksum(row) == int(row["checksum"])
 
     def _size_is_too_large(self, row: np.void) -> bool:
-        """Return whether sound batches fill the end of this damaged one, which means that its size is too large."""
+        """Return whether batches fill the end of this damaged one, which means that its size is too large.
+
+        The first of them must be sound. Others may be damaged, if each begins where the one before it ends.
+        """
         start, end = int(row["position"]) + 1, int(row["position"]) + int(row["size_in_bytes"])
         while (place := self._sound.first(start, end)) is not None:
-            while place < end and self._sound.first(place, place + 1) is not None:
+            while place < end and len(found := self.header_at(place)):
                 start = place + 1
-                place += int(self.header_at(place)["size_in_bytes"][0])
+                place += int(found["size_in_bytes"][0])
             if place == end:
                 return True
         return False

@@ -194,3 +194,7 @@ def test_a_piece_outside_the_buffer_is_refused() -> None:
         )
     absent = no, no, no, no.astype(np.uint8)
     assert json_lines(b"", no, no, no, no, no, no, no, no, b"{", b"", *absent) == b""
+
+
+def test_columns_without_records_have_no_lines() -> None:
+    assert list(JsonLines(TopicPartition("t", 0), "t-0").records(RecordColumns.empty())) == []

@@ -43,6 +43,7 @@ def url(store: MemoryStore) -> str:
         ("dump", "--skip-damage", f"/{TXN}"),
         ("dump", "--from", "@1969-01-01T00:00Z", f"/{TXN}"),
         ("tail", f"/{TXN}"),
+        ("status", "/v2-none-0"),
     ],
     ids=" ".join,
 )

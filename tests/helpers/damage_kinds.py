@@ -155,6 +155,8 @@ KINDS: dict[str, Kind] = {
     "a size over three batches": _size_over(0.3, 3),
     "a size over all others": _size_over(0.4, 1 << 20),
     "the first size over all others": _size_over(0, 1 << 20),
+    "a size over all others, and the last payload": _both(_size_over(0.4, 1 << 20), _flip(1, -1)),
+    "the last batch ends before it begins": _field(1, 23, b"\x80"),
     "magic 3": _field(0.5, 16, b"\3"),
     "the first magic 255": _field(0, 16, b"\xff"),
     "magic and size": _both(_field(0.3, 8, struct.pack(">i", 7)), _field(0.3, 16, b"\7")),

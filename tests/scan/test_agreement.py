@@ -20,7 +20,7 @@ from kafkalog.fsck.verifying import verify_path
 from kafkalog.scan.records import Damage, records
 from kafkalog.spark import plan_splits, read_records
 from kafkalog.storage.file_names import segment_files
-from tests.helpers.damage import batch, log, start_of, with_bytes
+from tests.helpers.damage import batch, flipped, log, start_of, with_bytes
 from tests.helpers.damage_kinds import KINDS, places_of
 from tests.helpers.golden import checked_partitions
 from tests.helpers.partitions import ONE_IN
@@ -140,6 +140,16 @@ def test_a_size_field_over_sound_batches_hides_none_of_them(orders: Path) -> Non
     ran = CliRunner().invoke(cli, ["ls", str(path), "-o", "json"])
     (row,) = json.loads(ran.stdout)
     assert (ran.exit_code, row["records"], row["tail"], len(row["errors"])) == (1, 35, "damaged", 1)
+
+
+def test_a_size_field_over_sound_batches_and_a_damaged_one_hides_none_of_them(orders: Path) -> None:
+    batches = log()
+    spanning = (sum(map(len, batches[2:])) - 12).to_bytes(4, "big")
+    damaged = with_bytes(b"".join(batches), start_of(batches, 2) + 8, spanning)
+    (orders / f"{0:020}.log").write_bytes(flipped(damaged, len(damaged) - 1, 0))
+    found, damage = assert_all_agree(orders)
+    assert [offset for offset, _, _ in found] == [*range(10), *range(15, 35)]
+    assert [each.finding.code for each in damage if each.finding is not None] == ["wrong-size", "crc-mismatch"]
 
 
 @pytest.mark.parametrize(("cut", "put"), [(100, 0), (0, 200)])

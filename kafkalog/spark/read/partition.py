@@ -389,6 +389,8 @@ def _end_from(source: Source, segment: SegmentFile, positions: range, offset: in
     for item in walk(source, bounds, positions.start, positions.stop):
         if isinstance(item, Run):
             own = item.rows["last_offset"][bounds.inside(item.rows)]
+            # Damage: the last offset of a batch is before its base offset.
+            own = own[own >= segment.base_offset]
             offset = int(own[-1]) + 1 if len(own) else offset
         elif isinstance(item, Tail) or (item.why.status == framing.TORN and not item.followed):
             return LogEnd(offset, item.start, item.end - item.start if item.why.status == framing.TORN else 0)
