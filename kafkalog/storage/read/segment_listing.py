@@ -200,8 +200,10 @@ def _end_behind(active: LogSegment, end: LogOffsetMetadata, last: int) -> tuple[
     position = _near_end(log, end.relative_position_in_segment)
     for rows, stop in log._scans(position):
         if len(rows):
-            # Not that of the last batch: an offset may be damaged, and the end then seem to be before other batches.
-            offset, last = max(offset, int(rows["last_offset"].max()) + 1), int(rows["position"][-1])
+            last = int(rows["position"][-1])
+            # The offsets of a batch that ends before the segment begins are damaged.
+            own = rows["last_offset"][rows["last_offset"] >= active.base_offset]
+            offset = int(own[-1]) + 1 if len(own) else offset
         position = stop.position
     return LogOffsetMetadata(offset, active.base_offset, position), last
 

@@ -440,10 +440,17 @@ class _Loading:
             return cut
 
     def _end_offset(self) -> int | None:
-        """Return the log end; None if there is no segment, or after deleting segments that end before the log start."""
+        """Return the log end; None if there is no segment, or after deleting segments that end before the log start.
+
+        Raises:
+            CorruptRecordError: The last batch ends before its segment begins. Kafka deletes the log.
+        """
         if self.segments.is_empty:
             return None
         end_offset, start = self._active.read_next_offset(), self._opening.log_start_offset
+        if end_offset < self._active.base_offset:
+            what, expected = "the last batch ends before its segment begins", f"{self._active.base_offset} or more"
+            raise CorruptRecordError(what, str(self._active.path), None, expected, end_offset - 1)
         if end_offset >= start:
             return end_offset
         self._delete_segments(self.segments.values, f"the log ends at {end_offset}, before its start at {start}")

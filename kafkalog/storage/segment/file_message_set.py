@@ -230,17 +230,17 @@ class FileMessageSet(MessageSet):
         part._first_run_bytes = 1
         return part
 
-    def last_offset(self) -> int | None:
-        """Return the largest last offset of the whole batches before any damage; None if there is no batch.
+    def last_offset(self, minimum: int = NO_OFFSET) -> int | None:
+        """Return the last offset of the last whole batch before any damage; None if there is no batch.
 
-        That is the offset of the last batch, unless an offset is damaged, which no checksum shows.
+        Args:
+            minimum: Batches that end before this offset are skipped: their offsets are damaged.
         """
-        largest = None
+        last = None
         for rows, _ in self._scans():
-            if len(rows):
-                last = int(rows["last_offset"].max())
-                largest = last if largest is None else max(largest, last)
-        return largest
+            own = rows["last_offset"][rows["last_offset"] >= minimum]
+            last = int(own[-1]) if len(own) else last
+        return last
 
     def _slice(self, first: int, end: int | None, *, sealed: bool) -> "FileMessageSet":
         part = FileMessageSet.__new__(FileMessageSet)

@@ -235,8 +235,8 @@ class LogSegment(SegmentFiles):
         """Return the offset after the last batch; the base offset if there is no batch.
 
         Raises:
-            CorruptRecordError: The segment is writable, and damaged after the last entry of the offset index: its
-                framing, or the offsets of its last batch; or its last offset is the largest that there is.
+            CorruptRecordError: The segment is writable, and damaged after the last entry of the offset index, or its
+                last offset is the largest that there is.
         """
         found = self.translate_offset(self.offset_index.last_offset)
         # None if the file is empty, or was truncated without its index.
@@ -244,27 +244,13 @@ class LogSegment(SegmentFiles):
         if self.writable:
             # Raises an error for damage: batches appended after it would be unreadable.
             _ = rest.end_of_data
-        last = rest.last_offset()
+        last = rest.last_offset() if self.writable else rest.last_offset(self.base_offset)
         if last is None:
             return self.base_offset
-        if self.writable:
-            self._check_last(last)
-        return last + 1
-
-    def _check_last(self, last: int) -> None:
-        """Check that a record can follow offset `last`, the largest one, and that the last batch has it.
-
-        Raises:
-            CorruptRecordError: It does not. The log would end before other batches, and lose them.
-        """
-        if last == INT64_MAX:
+        if self.writable and last == INT64_MAX:
             what = f"at most {INT64_MAX - 1}"
             raise CorruptRecordError("no offset is left for the next record", str(self.path), None, what, last)
-        found = self.translate_offset(last)
-        end = None if found is None else found.position + found.size
-        if end != self.log.end_of_data.position:
-            what = "a batch with lower offsets than the one before it: check the log with kafkalog verify"
-            raise CorruptRecordError(what, str(self.path), end, f"more than {last}")
+        return last + 1
 
     @property
     def has_overflow(self) -> bool:
