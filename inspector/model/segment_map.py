@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from kafkalog.errors import KafkaLogError
+
 from .batches import ranks
 from .headers import time_of
 from .segment_index import WINDOW_BYTES
@@ -124,8 +126,9 @@ def _stretches(reader: SegmentReader, exact: bool) -> Iterator[_Stretch]:
 
 
 def _batches(reader: SegmentReader, window: Window) -> Iterator[_Stretch]:
-    rows = reader.header_rows(window)
-    if rows is None:
+    try:
+        rows = reader.raw.rows(window)
+    except (OSError, KafkaLogError, ValueError):
         yield _Stretch(window.position, window.end, len(KINDS) - 1, window.first_row, window.first_row)
         return
     positions, sizes, times = (rows[name].tolist() for name in ("position", "size_in_bytes", "max_timestamp"))
