@@ -211,7 +211,7 @@ class BatchRow:
         return self.position + self.size
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Cell:
     """A cell of the segment map: the worst kind in it, its bytes, and the batches that begin in it (none: -1, -1).
 
@@ -221,8 +221,8 @@ class Cell:
     kind: CellKind
     position: int
     bytes: int
-    first_row: int
-    last_row: int
+    first_row: int = -1
+    last_row: int = -1
     record_bytes: int | None = None
     time: int | None = None
 
