@@ -315,6 +315,13 @@ class SegmentReader:
         found = begin + int(np.searchsorted(offsets, offset)) if len(offsets) else begin
         return found if found < self.records else None
 
+    def record_of(self, place: Place) -> int | None:
+        """Return the number of the record at a place, or of the first record of its batch; None: not known (yet)."""
+        if place.offset is not None:
+            return self.record_at(place.offset)
+        batch = self.batch_of(place)
+        return None if batch is None else self.first_record_of(batch)
+
     def first_record_of(self, batch: int) -> int | None:
         """Return the number of a batch's first record (of the next one's, if it has none); None: none."""
         if not 0 <= batch < self.batches:

@@ -169,12 +169,10 @@ class HexView(View):
 
     async def _go_where_wanted(self) -> None:
         browsing, lines, segment = self.browsing, self._lines, self.browsing.segment
-        place = browsing.place
+        place = browsing.place_here
         if browsing.following:
             lines.go(lines.count - 1)
         elif segment is not None and place is not None and place is not self._followed:
-            if place.base_offset != browsing.base_offset:
-                return
             position = place.position
             if not browsing.is_waiting:
                 position = await browsing.ask(position_of, segment, place)
