@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from functools import partial
-from typing import ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from textual.app import ComposeResult
 from textual.binding import BindingType
@@ -19,7 +19,7 @@ from .. import columns, messages, text
 from ..browsing import Browsing
 from ..keys import bindings
 from ..model.types import BatchRow, Place, RecordRow
-from ..tables import MOST_ARRANGED, STEP, Arrangement, Arranging, ItemSource, Mark, Shown, arranged
+from ..tables import MOST_ARRANGED, STEP, Arrangement, ItemSource, Mark, Shown, arranged, in_order, matching
 from ..widgets.facts import Facts, Pairs
 from ..widgets.lazy_table import LazyTable
 from ..widgets.prompt import Prompt
@@ -241,11 +241,11 @@ class RowsView(View, Generic[T]):
         total = self.total()
         order = None
         if not wanted.is_plain:
-            arranging = Arranging(self._source, wanted)
+            found: list[tuple[Any, int]] = []
             for first in range(0, total, STEP):
                 self.table.when_empty = f"{100 * first // total}% …"
-                await self.browsing.ask(arranging.step, first, min(STEP, total - first))
-            order = await self.browsing.ask(arranging.order)
+                found += await self.browsing.ask(matching, self._source, wanted, first, min(STEP, total - first))
+            order = await self.browsing.ask(in_order, found, wanted)
         self._order = order
         read = self._source.rows if order is None else arranged(self._source.rows, order)
         self.table.show_sorted(wanted.column, wanted.reverse)
