@@ -103,7 +103,7 @@ def segments(times: Times) -> list[Shown[SegmentRow]]:
         _number("BASE OFFSET", 11, lambda row: row.base_offset),
         _number("BYTES", 10, lambda row: row.bytes, text.size),
         _number("RECORDS", 9, lambda row: row.records),
-        Shown("HEALTH", 9, lambda row: row.health),
+        Shown("HEALTH", 9, lambda row: row.health if row.problem is None else "damaged"),
         Shown("INDEX", 7, lambda row: row.index_state or ""),
         Shown("FIRST TIME", 19, lambda row: times.short(row.first_timestamp), lambda row: row.first_timestamp),
         Shown("LAST TIME", 19, lambda row: times.short(row.last_timestamp), lambda row: row.last_timestamp),

@@ -90,8 +90,8 @@ class RowsView(View, Generic[T]):
 
     def _tick(self) -> None:
         """Let ages grow."""
-        if self._item is not None and self.display and self.screen.is_current:
-            self._show_facts(self._item)
+        if self.display and self.screen.is_current:
+            self._show_facts()
 
     def compose_more(self) -> ComposeResult:
         """Compose what stands below the facts."""
@@ -112,9 +112,8 @@ class RowsView(View, Generic[T]):
             await self._go_to_place()
         elif self.table.count:
             self.table.go(self.table.count - 1)
-        if self._item is not None:
-            self._show_facts(self._item)
-        elif self._unread is None:
+        self._show_facts()
+        if self._item is None and self._unread is None:
             self._start_to_look_at(self.table.cursor)
         self._tell_problem()
 
@@ -184,19 +183,19 @@ class RowsView(View, Generic[T]):
             return
         for item in await self.browsing.ask(self.read, row, 1):
             self._item = item
-            self._show_facts(item)
+            self._show_facts()
             await self.show_more(item)
             self.post_message(messages.Told(item.problem))
             place = await self.place_of(item)
             if place is not None and not self.browsing.is_waiting and self.display:
                 self.browsing.place = place
 
-    def _show_facts(self, item: T) -> None:
-        self.query_one(Facts).show(self.facts(item), listed=self.screen.has_class("-wide"))
+    def _show_facts(self) -> None:
+        if self._item is not None:
+            self.query_one(Facts).show(self.facts(self._item), listed=self.screen.has_class("-wide"))
 
     def on_resize(self) -> None:
-        if self._item is not None:
-            self._show_facts(self._item)
+        self._show_facts()
 
     def on_lazy_table_past_end(self, message: LazyTable.PastEnd) -> None:
         if self._order is None and not self.browsing.following and (self.browsing.is_read or not message.forwards):
