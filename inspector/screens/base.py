@@ -13,8 +13,7 @@ from textual.widget import AwaitMount, Widget
 from .. import messages
 from ..keys import bindings
 from ..session import Session
-from ..widgets.lines import KeysLine, TopLine
-from ..widgets.problem_line import ProblemLine
+from ..widgets.lines import KeysLine, ProblemLine, TopLine
 
 T = TypeVar("T")
 

@@ -1,4 +1,4 @@
-"""The single lines around a view: what is looked at, the views there are, the keys that work here."""
+"""The single lines around a view: what is looked at, the views there are, what is wrong, the keys that work here."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from rich.text import Text
 from textual.reactive import reactive
 from textual.screen import Screen
 from textual.widget import Widget
-from textual.widgets import Input
+from textual.widgets import Input, Static
 
 from ..keys import shown
+from ..text import printable
 
 
 class TopLine(Widget):
@@ -64,6 +65,17 @@ class TabLine(Widget):
             shown = f"[{label}]" if current else f" {label}" if short else f" {label} "
             text.append(shown, style + Style(meta={"@click": action}))
         return text
+
+
+class ProblemLine(Static):
+    """! 00000000000000000000.log: position 4096: expected a checksum of 0x1234 ...: what is wrong; None: no line."""
+
+    problem: reactive[str | None] = reactive(None)
+
+    def watch_problem(self, problem: str | None) -> None:
+        """Show a problem as it is, control characters escaped; no markup."""
+        self.display = problem is not None
+        self.update(Text(f"! {printable(problem)}" if problem else "", no_wrap=False))
 
 
 # The keys that are always shown, last.
