@@ -43,7 +43,7 @@ class SegmentReader:
         self,
         path: Path,
         base_offset: int | None = None,
-        later_aborted: Callable[[], Iterable[AbortedTxn]] | None = None,
+        later_aborted: Callable[[], Iterable[AbortedTxn]] = tuple,
     ) -> None:
         self.path = path
         self.base_offset = base_offset
@@ -51,7 +51,6 @@ class SegmentReader:
         self.log_start = 0
         self.problem: str | None = None
         self._later_aborted = later_aborted
-        self._asked_later = False
         self._file: SegmentFile | None = None
         self._windows: Windows | None = None
         # A window may have grown since.
@@ -101,9 +100,8 @@ class SegmentReader:
             done = windows.step(max_bytes, seconds)
             if windows.generation != generation:
                 self._forget()
-                self._asked_later = False
-            if windows.is_walked and not self._asked_later:
-                self._ask_later(windows)
+            if windows.is_walked and not windows.is_decided:
+                windows.decide(self._later_aborted())
         except (OSError, KafkaLogError, ValueError) as error:
             self.problem = f"{self.path.name}: {CHANGED}" if isinstance(error, ValueError) else str(error)
             return Progress(windows.size, windows.size)
@@ -117,16 +115,8 @@ class SegmentReader:
             # What was opened can be read on.
             self.problem = f"{self.path}: the file has been deleted"
             return
-        if file is not None:
-            file.close()
-        self._forget()
-        self._asked_later = False
+        self.close()
         self._open()
-
-    def _ask_later(self, windows: Windows) -> None:
-        self._asked_later = True
-        if self._later_aborted is not None and windows.transactions.open:
-            windows.decide(self._later_aborted())
 
     @property
     def size(self) -> int:

@@ -72,6 +72,8 @@ class Windows:
         self._checked = 0
         self._checked_bytes = 0
         self.transactions = FileTransactions(self.file.entries)
+        # Whether later segments have been asked for the transactions that are open at the end of this one.
+        self.is_decided = False
         self._scope = scope_of(self.file.path)
         self._print: tuple[int, bytes] | None = None
         # Whether the last window takes no more.
@@ -252,7 +254,9 @@ class Windows:
 
     def decide(self, later: Iterable[AbortedTxn]) -> None:
         """Mark the windows of those aborted transactions of later segments that are open at the end of this one."""
-        self._mark(self.transactions.decide(later))
+        self.is_decided = True
+        if self.transactions.open:
+            self._mark(self.transactions.decide(later))
 
     def _mark(self, aborted: Iterable[AbortedTxn]) -> None:
         """Mark the windows that have batches of these transactions."""
