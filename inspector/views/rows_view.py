@@ -104,10 +104,8 @@ class RowsView(View, Generic[T]):
         self.table.following = self.browsing.at_end
         if self._version != self.browsing.version:
             self._show_anew(await self.row_at_place() or 0)
-        elif self._order is None:
-            self.table.reread(self.total())
         else:
-            self.table.reread()
+            self.table.reread(self.total() if self._order is None else None)
         if not self.browsing.at_end:
             await self._go_to_place()
         elif self.table.count:

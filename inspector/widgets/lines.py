@@ -9,7 +9,6 @@ from rich.cells import cell_len, set_cell_size
 from rich.style import Style
 from rich.text import Text
 from textual.reactive import reactive
-from textual.screen import Screen
 from textual.widget import Widget
 from textual.widgets import Input, Static
 
@@ -94,10 +93,7 @@ class KeysLine(Widget):
         self._is_hinted = is_hinted
 
     def on_mount(self) -> None:
-        self.screen.bindings_updated_signal.subscribe(self, self._changed)
-
-    def _changed(self, _: Screen[object]) -> None:
-        self.refresh()
+        self.screen.bindings_updated_signal.subscribe(self, lambda _: self.refresh())
 
     def render(self) -> Text:
         """Return them one after another, innermost first, each action once."""
