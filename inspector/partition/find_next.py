@@ -59,6 +59,7 @@ class Hunt:
                 segment = self._browsing.reader.segment(base_offset, "hunt")
                 self.base_offset, self.progress = base_offset, None
                 self.unread += segment.problem is not None
+                yield "reading"
 
     def _in_segment(
         self, segment: SegmentReader, base_offset: int, start: int | None
