@@ -203,16 +203,16 @@ class InspectorApp(App[None]):
 
     def action_leave(self) -> None:
         """Go one level back; at the top level quit, if the key is pressed twice."""
-        if len(self.screen_stack) == 1 and not (isinstance(self.screen, InspectorScreen) and self.screen.has_way_back):
-            if time.monotonic() - self._leave_asked < self.NOTIFICATION_TIMEOUT:
-                self.exit()
-            else:
-                self._leave_asked = time.monotonic()
-                self.notify("press q again to quit")
-        elif isinstance(self.screen, InspectorScreen):
-            self.screen.action_back()
+        screen = self.screen
+        # What is modal has keys of its own.
+        assert isinstance(screen, InspectorScreen)
+        if len(self.screen_stack) > 1 or screen.has_way_back:
+            screen.action_back()
+        elif time.monotonic() - self._leave_asked < self.NOTIFICATION_TIMEOUT:
+            self.exit()
         else:
-            self.simulate_key("escape")
+            self._leave_asked = time.monotonic()
+            self.notify("press q again to quit")
 
     def action_command_palette(self) -> None:
         """Open Textual's list of commands, which ends in an error where it has no line to itself."""

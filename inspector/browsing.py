@@ -133,31 +133,27 @@ class Browsing:
             before = progress
 
     @property
+    def place_here(self) -> Place | None:
+        """The place, if it is in the selected segment."""
+        place = self.place
+        return place if place is not None and place.base_offset == self.base_offset else None
+
+    @property
     def is_reached(self) -> bool:
         """Whether the headers at `place` have been read."""
-        if self.place is None or self.progress is None or self.place.base_offset != self.base_offset:
-            return False
-        return self._walked > self.place.position or self._is_walked
+        place = self.place_here
+        return place is not None and self.progress is not None and (self._walked > place.position or self._is_walked)
 
     async def batch_at_place(self) -> int | None:
         """Return the row of the batch at `place`; None if there is none in the selected segment."""
-        if self.place is None or self.segment is None or self.place.base_offset != self.base_offset:
-            return None
-        return await self.ask(self.segment.batch_of, self.place)
+        segment, place = self.segment, self.place_here
+        return None if segment is None or place is None else await self.ask(segment.batch_of, place)
 
     async def record_at_place(self) -> int | None:
         """Return the row of the record at `place`, or else of the first record of its batch; None if there is none."""
-        if self.place is None or self.segment is None or self.place.base_offset != self.base_offset:
-            return None
-        if self.place.offset is None:
-            return await self.ask(_first_record, self.segment, self.place)
-        return await self.ask(self.segment.record_at, self.place.offset)
+        segment, place = self.segment, self.place_here
+        return None if segment is None or place is None else await self.ask(segment.record_of, place)
 
 
 def _counts(segment: SegmentReader) -> tuple[int, int, int, bool]:
     return segment.batches, segment.records, segment.indexed_bytes, segment.is_walked
-
-
-def _first_record(segment: SegmentReader, place: Place) -> int | None:
-    row = segment.batch_of(place)
-    return None if row is None else segment.first_record_of(row)

@@ -43,13 +43,6 @@ TONES = {
     "aborted": "aborted",
     "corrupt": "damaged",
 }
-HEALTH = {
-    "unchecked": ("plain", " "),
-    "ok": ("plain", " "),
-    "hanging transaction": ("damaged", "!"),
-    "damaged": ("damaged", "!"),
-    "unreadable": ("damaged", "!"),
-}
 
 
 @dataclass
@@ -110,7 +103,7 @@ def segments(times: Times) -> list[Shown[SegmentRow]]:
         _number("BASE OFFSET", 11, lambda row: row.base_offset),
         _number("BYTES", 10, lambda row: row.bytes, text.size),
         _number("RECORDS", 9, lambda row: row.records),
-        Shown("HEALTH", 9, lambda row: row.health),
+        Shown("HEALTH", 9, lambda row: row.health if row.problem is None else "damaged"),
         Shown("INDEX", 7, lambda row: row.index_state or ""),
         Shown("FIRST TIME", 19, lambda row: times.short(row.first_timestamp), lambda row: row.first_timestamp),
         Shown("LAST TIME", 19, lambda row: times.short(row.last_timestamp), lambda row: row.last_timestamp),
@@ -161,7 +154,9 @@ def look_of_topic(row: TopicRow) -> tuple[str, str]:
     """Return tone and symbol of a partition; x is a directory to be deleted, or not of this cluster."""
     if not row.filled:
         return "muted", " "
-    return ("muted", "x") if row.health in {"ok", "unchecked"} and row.mark is not None else HEALTH[row.health]
+    if row.health not in {"ok", "unchecked"}:
+        return "damaged", "!"
+    return ("plain", " ") if row.mark is None else ("muted", "x")
 
 
 def look_of_segment(row: SegmentRow) -> tuple[str, str]:
@@ -249,17 +244,17 @@ def findings(path: Path, *, wide: bool = False) -> list[Shown[Finding]]:
         path: The path that was checked.
         wide: Whether the names of files include a directory.
     """
-    return [
-        Shown("SEVERITY", 8, lambda finding: str(finding.severity), _rank),
-        Shown("CODE", 16, lambda finding: finding.code),
-        Shown(
-            "FILE", 20 if wide else 24, lambda finding: relative(finding.path, path),
-            share=int(wide), aside=not wide, keeps_end=True,
-        ),
-        _number("POSITION", 13, lambda finding: finding.position, aside=wide),
-        _number("OFFSET", 10, lambda finding: finding.first_offset, aside=True),
-        Shown("TEXT", 24, lambda finding: text.printable(finding.message), share=2),
-    ]  # fmt: skip
+    severity: Shown[Finding] = Shown("SEVERITY", 8, lambda finding: str(finding.severity), _rank)
+    code: Shown[Finding] = Shown("CODE", 16, lambda finding: finding.code)
+    file: Shown[Finding] = Shown(
+        "FILE", 20 if wide else 24, lambda finding: relative(finding.path, path),
+        share=int(wide), aside=not wide, keeps_end=True,
+    )  # fmt: skip
+    position: Shown[Finding] = _number("POSITION", 13, lambda finding: finding.position, aside=wide)
+    offset: Shown[Finding] = _number("OFFSET", 10, lambda finding: finding.first_offset, aside=True)
+    told: Shown[Finding] = Shown("TEXT", 24, lambda finding: text.printable(finding.message), share=2)
+    # What has no room is in the line below. Of a data directory one asks first which partition it is.
+    return [severity, file, code, told, position, offset] if wide else [severity, code, position, told, offset, file]
 
 
 def _rank(finding: Finding) -> int:
@@ -297,12 +292,8 @@ def duration_of(row: TransactionRow, times: Times) -> int | None:
 
 def look_of_transaction(row: TransactionRow) -> tuple[str, str]:
     """Return tone and symbol of a transaction; a hanging one looks like damage, a committed one is plain."""
-    return {
-        "hanging": ("damaged", "!"),
-        "open": ("transactional", "t"),
-        "undecided": ("transactional", "t"),
-        "aborted": ("aborted", "a"),
-    }.get(row.state, ("plain", " "))
+    looks = {"hanging": ("damaged", "!"), "aborted": ("aborted", "a"), "committed": ("plain", " ")}
+    return looks.get(row.state, ("transactional", "t"))
 
 
 def matches() -> list[Shown[Match]]:

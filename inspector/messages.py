@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from textual.message import Message
 from textual.widget import Widget
 
+from kafkalog.errors import KafkaLogError
+
 from .model.types import Target
 
 
@@ -89,3 +91,9 @@ class Told(Message):
     """Reports a problem for the line of problems; None clears the line."""
 
     problem: str | None
+
+    @classmethod
+    def of(cls, error: Exception) -> Told:
+        """Report an error as one line."""
+        is_expected = isinstance(error, (KafkaLogError, OSError))
+        return cls(str(error) if is_expected else f"internal error: {type(error).__name__}: {error}")

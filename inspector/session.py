@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from .columns import Times
 from .config import Settings
 from .desk import Desk
 from .model.schemas import Schemas
+from .model.types import SegmentRow, TopicRow
 
 if TYPE_CHECKING:
     from .jobs.checks import Checked
     from .jobs.runs import Runs
     from .model.model import Model
 
+R = TypeVar("R", TopicRow, SegmentRow)
 ZONE_NAMES = {"utc": "UTC", "local": "local", "relative": "ago", "epoch": "ms"}
 
 
@@ -67,6 +70,13 @@ class Session:
     def checked(self, path: Path) -> tuple[Checked, str | None]:
         """Return what checks say of a partition or a segment, and its problem."""
         return self.runs.checked(path) if self.has_runs else ("unchecked", None)
+
+    def with_check(self, row: R) -> R:
+        """Return a partition or a segment with what a check has found, if a quick look has found nothing."""
+        if row.problem is not None:
+            return row
+        health, problem = self.checked(row.path)
+        return replace(row, health=health, problem=problem)
 
     def close(self) -> None:
         """End all jobs, and close all files."""

@@ -131,30 +131,18 @@ class Arrangement:
         return self.column is None and not self.text
 
 
-class Arranging(Generic[T]):
-    """Works out an order, a step at a time: `step(first)` for each STEP of the rows, then `order()`."""
+def matching(source: ItemSource[T], wanted: Arrangement, first: int, count: int) -> list[tuple[Any, int]]:
+    """Return what rows that match are sorted by, and their numbers; in a worker's thread, some rows at a time."""
+    text, column = wanted.text.casefold(), wanted.column
+    return [
+        (None if column is None else source.shown[column].sort_key(item), i)
+        for i, item in enumerate(source.read(first, count), first)
+        if not text or any(text in cell.casefold() for cell in source.row(item).cells)
+    ]
 
-    def __init__(self, source: ItemSource[T], wanted: Arrangement) -> None:
-        self._source = source
-        self._wanted = wanted
-        self._text = wanted.text.casefold()
-        self._found: list[tuple[Any, int]] = []
 
-    def step(self, first: int, count: int) -> None:
-        """Look at some rows; in a worker's thread."""
-        for i, item in enumerate(self._source.read(first, count), first):
-            if self._matches(item):
-                self._found.append((self._key(item), i))
-
-    def order(self) -> list[int]:
-        """Return the rows that match, in order; rows with the same key stay as they come."""
-        if self._wanted.column is not None:
-            self._found.sort(key=lambda each: each[0], reverse=self._wanted.reverse)
-        return [row for _, row in self._found]
-
-    def _matches(self, item: T) -> bool:
-        return not self._text or any(self._text in cell.casefold() for cell in self._source.row(item).cells)
-
-    def _key(self, item: T) -> Any:
-        column = self._wanted.column
-        return None if column is None else self._source.shown[column].sort_key(item)
+def in_order(found: list[tuple[Any, int]], wanted: Arrangement) -> list[int]:
+    """Return the numbers of matching rows in order; rows with the same key stay as they come."""
+    if wanted.column is not None:
+        found.sort(key=lambda each: each[0], reverse=wanted.reverse)
+    return [row for _, row in found]

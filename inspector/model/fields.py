@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from kafkalog.attributes import (
     CONTROL_BIT,
@@ -15,50 +14,30 @@ from kafkalog.attributes import (
 )
 from kafkalog.record import fields
 from kafkalog.record.control import ControlRecordType
-from kafkalog.record.fields import EntryFields, Kind
+from kafkalog.record.fields import Kind
 from kafkalog.record.layout import CODEC_MASK
 
 from .. import text
 from .types import BatchRow, Field
 
-if TYPE_CHECKING:
-    from .segment import SegmentReader
-
 _VALUE_CHARACTERS = 120
 _REST_BYTES = 64
 
 
-def every_field(reader: SegmentReader, row: BatchRow) -> Iterator[Field]:
-    """Iterate over all fields of a batch: `SegmentReader.every_field`."""
-    if row.magic is None:
-        return iter((_no_batch(row),))
-    # It is iterated over while others ask for the fields of other bytes.
-    fields_now = EntryFields(reader.read_bytes, row.position, row.size)
-    return (_shown(each, row) for each in fields_now.every())
-
-
-def field_at(reader: SegmentReader, row: BatchRow, position: int) -> Field:
-    """Return the field that a byte belongs to: `SegmentReader.field_at`."""
-    return _no_batch(row) if row.magic is None else _shown(reader.entry_fields(row).at(position), row)
-
-
-def position_of_record(reader: SegmentReader, row: BatchRow, number: int) -> int | None:
-    """Return where a record of a batch begins; None if it is compressed, or damaged before that record."""
-    return None if row.magic is None else reader.entry_fields(row).position_of_record(number)
-
-
-def _no_batch(row: BatchRow) -> Field:
+def no_batch(row: BatchRow) -> Field:
+    """Return bytes among which there is no batch as one field."""
     return Field("no batch", row.position, row.size, "", row.problem or "", (_name(row),))
+
+
+def shown(field: fields.Field, row: BatchRow) -> Field:
+    """Return a field of a batch, with its value as text."""
+    # A record says which batch it is of where its own fields are shown; one by itself does not.
+    path = field.path if field.kind == "unknown" and field.path else (_name(row), *field.path)
+    return Field(field.name, field.start, field.length, _value(field), field.meaning, path)
 
 
 def _name(row: BatchRow) -> str:
     return f"batch {row.row}"
-
-
-def _shown(field: fields.Field, row: BatchRow) -> Field:
-    # A record says which batch it is of where its own fields are shown; one by itself does not.
-    path = field.path if field.kind == "unknown" and field.path else (_name(row), *field.path)
-    return Field(field.name, field.start, field.length, _value(field), field.meaning, path)
 
 
 def _value(field: fields.Field) -> str:

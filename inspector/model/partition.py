@@ -130,7 +130,7 @@ class PartitionReader:
         except _FAILURES as error:
             problems.append(str(error))
             status = PartitionStatus(partition=place, log_start_offset=rows[0].base_offset if rows else 0)
-        rows = tuple(map(self._judged, rows))
+        rows = tuple(map(self._with_found, rows))
         start = self._log_start = status.log_start_offset or 0
         for (_, base_offset), reader in self._readers.items():
             reader.log_start = start if base_offset < start else 0
@@ -215,29 +215,19 @@ class PartitionReader:
                         self._known[segment.base_offset] = key, row
                 elif known is not None:
                     row = replace(known[1], bytes=status.st_size, sealed=segment.sealed)
-            yield self._with_index(row)
+            yield row
 
-    def _with_index(self, row: SegmentRow) -> SegmentRow:
-        """Return a row with what a reader of the segment has found, if it has read it through."""
-        found = self._found_in(row)
-        return row if found is None else replace(row, **found.counts)
-
-    def _judged(self, row: SegmentRow) -> SegmentRow:
-        """Return a row with what is wrong in the segment, which keeps nobody from reading the others."""
-        if row.problem is not None:
-            return row
-        found = self._found_in(row)
-        damage = None if found is None else found.damage
-        if damage is None and row.index_state == "damaged":
-            damage = f"{row.path.with_suffix('.index').name}: it does not lead to the batch that its last entry names"
-        return replace(row, problem=damage)
-
-    def _found_in(self, row: SegmentRow) -> _Found | None:
+    def _with_found(self, row: SegmentRow) -> SegmentRow:
+        """Return a row with what its reader has found, if it has read the segment through, and with damage in it."""
         for (_, base_offset), reader in self._readers.items():
             if base_offset == row.base_offset:
                 self._note(base_offset, reader)
-        found = self._found.get(row.base_offset)
-        return found if found is not None and found.size == row.bytes else None
+        found, damage = self._found.get(row.base_offset), None
+        if found is not None and found.size == row.bytes:
+            row, damage = replace(row, **found.counts), found.damage
+        if damage is None and row.index_state == "damaged":
+            damage = f"{row.path.with_suffix('.index').name}: it does not lead to the batch that its last entry names"
+        return row if row.problem is not None else replace(row, problem=damage)
 
     def _note(self, base_offset: int, reader: SegmentReader) -> None:
         if reader.is_walked:
@@ -266,7 +256,9 @@ class PartitionReader:
             reader = next(filter(None, found), None) or self._reader(base_offset)
             self._readers[purpose, base_offset] = reader
             for key in [key for key in self._readers if key[0] == purpose][: -KEPT[purpose]]:
-                self._give_up(key[1], self._readers.pop(key))
+                old = self._readers.pop(key)
+                self._note(key[1], old)
+                old.close()
         return reader
 
     def _reader(self, base_offset: int) -> SegmentReader:
@@ -276,10 +268,6 @@ class PartitionReader:
         reader = SegmentReader(path, base_offset, lambda: self._aborted_behind(base_offset))
         reader.log_start = self._log_start if base_offset < self._log_start else 0
         return reader
-
-    def _give_up(self, base_offset: int, reader: SegmentReader) -> None:
-        self._note(base_offset, reader)
-        reader.close()
 
     def _aborted_behind(self, base_offset: int) -> Iterator[AbortedTxn]:
         """Yield the aborted transactions in the indexes of later segments."""
@@ -383,11 +371,10 @@ class PartitionReader:
         except _FAILURES as error:
             row = replace(row, problem=str(error))
             first = None
-        row = self._with_index(row)
         reader = self._readers.get(("show", base))
         end = reader.end_offset if reader is not None and reader.is_walked else None
         start = None if first is None or first.base_offset < 0 else first.base_offset
-        return PartitionState(self.name, self.path, (self._judged(row),), start, log_end=end, problem=row.problem)
+        return PartitionState(self.name, self.path, (self._with_found(row),), start, log_end=end, problem=row.problem)
 
 
 def _byte_in(path: Path, base_offset: int, target: Byte) -> Place | None:

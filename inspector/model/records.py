@@ -10,14 +10,14 @@ A batch that cannot be decoded stands for as many rows as its header claims, if 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from kafkalog import RecordBatch, RecordColumns
+from kafkalog import RecordColumns
 from kafkalog.errors import KafkaLogError
 from kafkalog.record.control import control_name
 
@@ -28,6 +28,7 @@ from .types import ROW_BYTES, BatchRow, RecordDetail, RecordRow, Span
 if TYPE_CHECKING:
     from .batches import Held
     from .segment import SegmentReader
+    from .segment_file import SegmentFile
     from .window import Window
 
 # Of decompressed bytes and arrays that are kept for the next question.
@@ -61,7 +62,7 @@ class Decoded:
         key = int(row["position"]), int(row["checksum"])
         found = self._held.get(key)
         if found is None:
-            found = self._held[key] = decoded(lambda: batch_of(reader.raw.file, row))
+            found = self._held[key] = decoded(reader.raw.file, row)
             self._weight += found.weight
             while self._weight > HELD_BYTES and len(self._held) > 1:
                 self._weight -= self._held.popitem(last=False)[1].weight
@@ -75,20 +76,15 @@ class Decoded:
         self._weight = 0
 
 
-def decoded(batch_of: Callable[[], RecordBatch | None]) -> Content:
+def decoded(file: SegmentFile, row: np.void) -> Content:
     """Decode a batch as far as possible; its checksum is not checked."""
     try:
-        batch = batch_of()
+        batch = batch_of(file, row)
         if batch is None:
             return Content(RecordColumns.empty(), "the batch is not there any more")
         return Content(batch.columns(check_crcs=False))
     except (OSError, KafkaLogError, ValueError) as error:
         return Content(RecordColumns.empty(), str(error))
-
-
-def counts(held: Held) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """Return how many records the batches of a window stand for, summed up to each of them."""
-    return np.cumsum(held.counts)
 
 
 def rows(reader: SegmentReader, first: int, count: int) -> Iterator[RecordRow]:
@@ -184,7 +180,7 @@ def _places(reader: SegmentReader, first: int) -> Iterator[_Located]:
         if held.rows is None:
             yield _Located(window, held, 0, window.first_record)
             continue
-        ends = counts(held)
+        ends = np.cumsum(held.counts)
         start = int(np.searchsorted(ends, first - window.first_record, "right"))
         for i in range(start, window.rows):
             yield _Located(window, held, i, window.first_record + (int(ends[i - 1]) if i else 0))
@@ -232,34 +228,3 @@ def _spans(columns: RecordColumns, j: int, batch: BatchRow) -> dict[str, Span]:
         "headers": (int(columns.headers_start[j]), int(columns.headers_length[j]) or -1),
     }
     return {name: Span(start + shift, size, compressed) for name, (start, size) in parts.items() if size >= 0}
-
-
-def record_at(reader: SegmentReader, offset: int) -> int | None:
-    """Return the number of the record with an offset: `SegmentReader.record_at`."""
-    number = reader.batch_at(offset=offset)
-    if number is None:
-        return None
-    begin = first_record_of(reader, number)
-    _, held, i = window_of(reader, number)
-    if begin is None or held.rows is None:
-        return begin
-    columns = reader.decoded.of(reader, held, i).columns
-    found = begin + int(np.searchsorted(columns.offset, offset)) if len(columns) else begin
-    return found if found < reader.records else None
-
-
-def first_record_of(reader: SegmentReader, batch: int) -> int | None:
-    """Return the number of a batch's first record: `SegmentReader.first_record_of`."""
-    if not 0 <= batch < reader.batches:
-        return None
-    window, held, i = window_of(reader, batch)
-    before = int(counts(held)[i - 1]) if i and held.rows is not None else 0
-    number = window.first_record + before
-    return number if number < reader.records else None
-
-
-def window_of(reader: SegmentReader, batch: int) -> tuple[Window, Held, int]:
-    """Return the window that a batch is in, its batches, and which of them it is."""
-    raw = reader.raw
-    window = raw.all[max(0, raw.number_at(lambda each: each.first_row, batch))]
-    return window, reader.held(window), batch - window.first_row

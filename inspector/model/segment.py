@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
 
+import numpy as np
+
+from kafkalog.attributes import CONTROL_BIT, TRANSACTIONAL_BIT
 from kafkalog.errors import KafkaLogError
 from kafkalog.record.fields import EntryFields
 from kafkalog.scan.progress import Progress
@@ -14,16 +16,14 @@ from kafkalog.scan.summary import SegmentSummary
 from kafkalog.storage.index.transaction_index import AbortedTxn
 
 from . import batches as batch_rows
-from . import fields as naming
-from . import find_batch as finding
+from . import fields, segment_map
 from . import records as reading
-from . import segment_map as mapping
 from .batches import Held
-from .headers import Rows
+from .headers import flags_of
 from .segment_file import SegmentFile
 from .segment_index import Windows
 from .types import BatchRow, Cell, Field, Place, RecordDetail, RecordRow
-from .window import Window
+from .window import CORRUPT, DATA, Window
 
 # What a step does at most, so that whoever waits for the worker waits no longer.
 STEP_SECONDS = 0.01
@@ -43,7 +43,7 @@ class SegmentReader:
         self,
         path: Path,
         base_offset: int | None = None,
-        later_aborted: Callable[[], Iterable[AbortedTxn]] | None = None,
+        later_aborted: Callable[[], Iterable[AbortedTxn]] = tuple,
     ) -> None:
         self.path = path
         self.base_offset = base_offset
@@ -51,13 +51,13 @@ class SegmentReader:
         self.log_start = 0
         self.problem: str | None = None
         self._later_aborted = later_aborted
-        self._asked_later = False
         self._file: SegmentFile | None = None
         self._windows: Windows | None = None
-        self._held: OrderedDict[tuple[int, int], Held] = OrderedDict()
+        # A window may have grown since.
+        self._held = lru_cache(maxsize=_HELD_WINDOWS)(lambda window, end: batch_rows.read(self.raw, window))  # noqa: ARG005
         self.decoded = reading.Decoded()
         # Those of the batch that was asked for last, with the places of records that have been parsed.
-        self.entry_fields = lru_cache(maxsize=1)(self._entry_fields)
+        self._entry_fields = lru_cache(maxsize=1)(self._fields_of)
         self._open()
 
     def _open(self) -> None:
@@ -77,9 +77,9 @@ class SegmentReader:
         self._forget()
 
     def _forget(self) -> None:
-        self._held.clear()
+        self._held.cache_clear()
         self.decoded.clear()
-        self.entry_fields.cache_clear()
+        self._entry_fields.cache_clear()
 
     # --- reading it through
 
@@ -100,9 +100,8 @@ class SegmentReader:
             done = windows.step(max_bytes, seconds)
             if windows.generation != generation:
                 self._forget()
-                self._asked_later = False
-            if windows.is_walked and not self._asked_later:
-                self._ask_later(windows)
+            if windows.is_walked and not windows.is_decided:
+                windows.decide(self._later_aborted())
         except (OSError, KafkaLogError, ValueError) as error:
             self.problem = f"{self.path.name}: {CHANGED}" if isinstance(error, ValueError) else str(error)
             return Progress(windows.size, windows.size)
@@ -116,16 +115,8 @@ class SegmentReader:
             # What was opened can be read on.
             self.problem = f"{self.path}: the file has been deleted"
             return
-        if file is not None:
-            file.close()
-        self._forget()
-        self._asked_later = False
+        self.close()
         self._open()
-
-    def _ask_later(self, windows: Windows) -> None:
-        self._asked_later = True
-        if self._later_aborted is not None and windows.transactions.open:
-            windows.decide(self._later_aborted())
 
     @property
     def size(self) -> int:
@@ -191,25 +182,7 @@ class SegmentReader:
 
     def held(self, window: Window) -> Held:
         """Return a window's batches, read from the file unless they were a moment ago."""
-        key = window.position, window.end
-        found = self._held.get(key)
-        if found is not None:
-            self._held.move_to_end(key)
-            return found
-        found = self._held[key] = batch_rows.read(self.raw, window)
-        while len(self._held) > _HELD_WINDOWS:
-            self._held.popitem(last=False)
-        return found
-
-    def header_rows(self, window: Window) -> Rows | None:
-        """Return the header table of a window; None if it cannot be read."""
-        if window.lost is not None or self._windows is None:
-            return None
-        held = self._held.get((window.position, window.end))
-        try:
-            return held.rows if held is not None else self._windows.rows(window)
-        except (OSError, KafkaLogError, ValueError):
-            return None
+        return self._held(window, window.end)
 
     # --- finding
 
@@ -218,7 +191,26 @@ class SegmentReader:
 
         None where there is none, or it is not known yet.
         """
-        return finding.batch_at(self, position=position, offset=offset)
+        windows = self._windows
+        if windows is None or not windows.batches:
+            return None
+        if position is None:
+            return None if offset is None else self._batch_with(windows, offset)
+        number = windows.number_at(lambda window: window.position, position)
+        if number < 0 or position >= windows.all[-1].end:
+            return None
+        window = windows.all[number]
+        rows = self.held(window).rows
+        within = 0 if rows is None else int(np.searchsorted(rows["position"], position, "right")) - 1
+        return window.first_row + within
+
+    def _batch_with(self, windows: Windows, offset: int) -> int | None:
+        """Return the first batch whose last offset is `offset` or more."""
+        for window in windows.from_number(windows.number_at(lambda each: each.last_offset, offset - 1) + 1):
+            rows = self.held(window).rows
+            if rows is not None and len(found := np.flatnonzero(rows["last_offset"] >= offset)):
+                return window.first_row + int(found[0])
+        return None
 
     @property
     def generation(self) -> int:
@@ -238,11 +230,17 @@ class SegmentReader:
 
     def next_damage(self, row: int, forwards: bool = True) -> int | None:
         """Return the next damaged batch after (or before) a row; None if none is known."""
-        return finding.next_damage(self, row, forwards)
+
+        def damaged(window: Window, held: Held) -> list[int]:
+            if held.rows is None:
+                return [] if window.zeroed else list(range(window.rows))
+            return sorted(held.bad)
+
+        return self._next(row, forwards, damaged, CORRUPT)
 
     def first_damage(self) -> str | None:
         """Return the problem of the first batch known to be damaged; None: no damage is known."""
-        number = finding.next_damage(self, -1, forwards=True)
+        number = self.next_damage(-1)
         batch = None if number is None else self.batch(number)
         return None if batch is None else batch.problem
 
@@ -251,15 +249,38 @@ class SegmentReader:
 
         producer: whose transaction is the one that is left, where the row does not tell.
         """
-        return finding.next_transaction(self, row, forwards, producer)
+        own = self.producer_at(row) if producer is None else producer
+
+        def of_others(_: Window, held: Held) -> list[int]:
+            if held.rows is None:
+                return []
+            flags = flags_of(held.rows)
+            other = (held.rows["producer_id"] != (-1 if own is None else own)) | (flags & CONTROL_BIT != 0)
+            return np.flatnonzero((flags & TRANSACTIONAL_BIT != 0) & other).tolist()
+
+        return self._next(row, forwards, of_others, DATA + 1)
 
     def producer_at(self, row: int) -> int | None:
         """Return whose transaction a batch is of; None if it is of none."""
-        return finding.producer_at(self, row)
+        here = self.batch(row)
+        return here.producer_id if here is not None and here.is_transactional else None
+
+    def _next(self, row: int, forwards: bool, wanted: Callable[[Window, Held], list[int]], least: int) -> int | None:
+        """Return the next row that `wanted` selects among those of a window; only in windows with such a kind."""
+        if not self.batches:
+            return None
+        number = max(0, self.raw.number_at(lambda window: window.first_row, row))
+        for each in self.raw.all[number:] if forwards else self.raw.all[number::-1]:
+            if each.worst >= least:
+                rows = [each.first_row + i for i in wanted(each, self.held(each))]
+                beyond = [found for found in rows if (found > row if forwards else found < row)]
+                if beyond:
+                    return beyond[0 if forwards else -1]
+        return None
 
     def strip(self, width: int) -> list[Cell]:
         """Return the segment as `width` cells of equally many bytes, each of the worst kind in it."""
-        return mapping.strip(self, width) if self._windows is not None and width > 0 else []
+        return segment_map.strip(self, width) if self._windows is not None and width > 0 else []
 
     # --- records
 
@@ -273,11 +294,37 @@ class SegmentReader:
 
     def record_at(self, offset: int) -> int | None:
         """Return the number of the record with that offset, or of the first after it; None: not known (yet)."""
-        return reading.record_at(self, offset)
+        number = self.batch_at(offset=offset)
+        if number is None:
+            return None
+        begin = self.first_record_of(number)
+        _, held, i = self._window_of(number)
+        if begin is None or held.rows is None:
+            return begin
+        offsets = self.decoded.of(self, held, i).columns.offset
+        found = begin + int(np.searchsorted(offsets, offset)) if len(offsets) else begin
+        return found if found < self.records else None
+
+    def record_of(self, place: Place) -> int | None:
+        """Return the number of the record at a place, or of the first record of its batch; None: not known (yet)."""
+        if place.offset is not None:
+            return self.record_at(place.offset)
+        batch = self.batch_of(place)
+        return None if batch is None else self.first_record_of(batch)
 
     def first_record_of(self, batch: int) -> int | None:
         """Return the number of a batch's first record (of the next one's, if it has none); None: none."""
-        return reading.first_record_of(self, batch)
+        if not 0 <= batch < self.batches:
+            return None
+        window, held, i = self._window_of(batch)
+        before = int(held.counts[:i].sum()) if held.rows is not None else 0
+        number = window.first_record + before
+        return number if number < self.records else None
+
+    def _window_of(self, batch: int) -> tuple[Window, Held, int]:
+        """Return the window that a batch is in, its batches, and which of them it is."""
+        window = self.raw.all[max(0, self.raw.number_at(lambda each: each.first_row, batch))]
+        return window, self.held(window), batch - window.first_row
 
     def position_of(self, record: int) -> int | None:
         """Return where a record begins in the file, by its number; that of its batch if it is compressed."""
@@ -286,7 +333,7 @@ class SegmentReader:
         first = None if row is None else self.first_record_of(row.row)
         if row is None or first is None:
             return None
-        position = naming.position_of_record(self, row, record - first)
+        position = None if row.magic is None else self._entry_fields(row).position_of_record(record - first)
         return row.position if position is None else position
 
     # --- bytes
@@ -300,18 +347,24 @@ class SegmentReader:
         except (OSError, KafkaLogError, ValueError):
             return b""
 
-    def _entry_fields(self, row: BatchRow) -> EntryFields:
+    def _fields_of(self, row: BatchRow) -> EntryFields:
         return EntryFields(self.read_bytes, row.position, row.size)
 
     def every_field(self, batch_row: int) -> Iterator[Field]:
         """Iterate over all fields of a batch and its records; what is none is "unknown". Each byte is in one."""
         row = self.batch(batch_row)
-        return iter(()) if row is None else naming.every_field(self, row)
+        if row is not None and row.magic is None:
+            yield fields.no_batch(row)
+        elif row is not None:
+            # It is iterated over while others ask for the fields of other bytes.
+            yield from (fields.shown(each, row) for each in self._fields_of(row).every())
 
     def field_at(self, position: int) -> Field | None:
         """Return the field that a byte belongs to; None if no batch is known there."""
         row = self.batch_over(position)
-        return None if row is None else naming.field_at(self, row, position)
+        if row is None or row.magic is None:
+            return None if row is None else fields.no_batch(row)
+        return fields.shown(self._entry_fields(row).at(position), row)
 
     @property
     def raw(self) -> Windows:

@@ -5,11 +5,9 @@ Opened once: what was opened can be read on after it has been deleted, or anothe
 
 from __future__ import annotations
 
-import io
 from pathlib import Path
 
 from kafkalog import FileMessageSet
-from kafkalog.errors import CorruptRecordError
 
 # What one batch may decompress to: the inspector as a whole has a few hundred megabytes.
 DECOMPRESSION_LIMIT = 64 << 20
@@ -21,6 +19,7 @@ class SegmentFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.entries = FileMessageSet(path, decompression_limit=DECOMPRESSION_LIMIT)
+        self.source = self.entries.source
         self._identity = self._identity_now()
 
     def _identity_now(self) -> tuple[int, int] | None:
@@ -33,7 +32,7 @@ class SegmentFile:
     @property
     def size(self) -> int:
         """Bytes, now."""
-        return self.entries.size_in_bytes
+        return self.source.size
 
     @property
     def is_replaced(self) -> bool:
@@ -50,17 +49,7 @@ class SegmentFile:
         size = self.size
         if position >= size or length <= 0:
             return b""
-        out = io.BytesIO()
-        self.entries.write_to(out, position, min(length, size - position))
-        return out.getvalue()
-
-    def view(self, position: int, length: int) -> memoryview:
-        """Return all of these bytes, to be searched. CorruptRecordError: the file has been cut meanwhile."""
-        data = self.read(position, length)
-        if len(data) < length:
-            what = "the file became shorter while it was read"
-            raise CorruptRecordError(what, str(self.path), position, f"{position + length} bytes", position + len(data))
-        return memoryview(data)
+        return bytes(self.source.view(position, min(length, size - position)))
 
     def part(self, position: int, end: int) -> FileMessageSet:
         """Return the entries of [position, end); an entry begins at `position`. They count from the file's start."""

@@ -72,6 +72,8 @@ class Windows:
         self._checked = 0
         self._checked_bytes = 0
         self.transactions = FileTransactions(self.file.entries)
+        # Whether later segments have been asked for the transactions that are open at the end of this one.
+        self.is_decided = False
         self._scope = scope_of(self.file.path)
         self._print: tuple[int, bytes] | None = None
         # Whether the last window takes no more.
@@ -164,7 +166,7 @@ class Windows:
     def _walk_from(self, position: int) -> None:
         """Let the library go on past damage, up to the present end."""
         self._scope = scope_of(self.file.path)
-        self._items = walk(self.file, self._scope.bounds, position)
+        self._items = walk(self.file.source, self._scope.bounds, position)
 
     def _take(self, item: Item | None) -> None:
         if item is None:
@@ -177,7 +179,7 @@ class Windows:
                     self._add_lost(self._at, self._at + int(row["size_in_bytes"]), reason_of(unreadable(row)))
                 first = i + 1
         else:
-            finding = lost_finding(self.file, item, self._scope)
+            finding = lost_finding(self.file.source, item, self._scope)
             self._add_lost(item.start, item.end, reason_of(finding), zeroed=finding.severity is Severity.INFO)
 
     def _add_lost(self, start: int, end: int, cause: str, *, zeroed: bool = False) -> None:
@@ -252,7 +254,9 @@ class Windows:
 
     def decide(self, later: Iterable[AbortedTxn]) -> None:
         """Mark the windows of those aborted transactions of later segments that are open at the end of this one."""
-        self._mark(self.transactions.decide(later))
+        self.is_decided = True
+        if self.transactions.open:
+            self._mark(self.transactions.decide(later))
 
     def _mark(self, aborted: Iterable[AbortedTxn]) -> None:
         """Mark the windows that have batches of these transactions."""
@@ -297,12 +301,12 @@ class Windows:
         """Return which of successive rows are no sound batches, and why."""
         found: dict[int, str] = {}
         end = end_of(rows)
-        for item in walk(self.file, self._scope.bounds, int(rows["position"][0]), end):
+        for item in walk(self.file.source, self._scope.bounds, int(rows["position"][0]), end):
             if isinstance(item, Run):
                 for i in np.flatnonzero(~item.valid).tolist():
                     found[int(item.rows["position"][i])] = reason_of(damaged_batch(item, i, self._scope.path))
             else:
-                found[item.start] = reason_of(lost_finding(self.file, item, self._scope))
+                found[item.start] = reason_of(lost_finding(self.file.source, item, self._scope))
         # A row with a wrong size field may hold several of them.
         numbers = np.searchsorted(rows["position"], list(found), "right") - 1
         return dict(zip(numbers.tolist(), found.values(), strict=True))

@@ -10,12 +10,14 @@ long as there are not too many to look at each.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from kafkalog.errors import KafkaLogError
+
 from .batches import ranks
-from .headers import time_of
 from .segment_index import WINDOW_BYTES
 from .types import KINDS, Cell, CellKind
 from .window import Window
@@ -26,16 +28,15 @@ if TYPE_CHECKING:
 
 # So many are looked at in a tenth of a second.
 EXACT_BATCHES = 20_000
-# Less than the place of any kind.
-_EMPTY, _UNREAD = -1, -2
+_WORST_LAST: tuple[CellKind, ...] = ("unread", "empty", *KINDS)
 
 
 class _Stretch(NamedTuple):
-    """Bytes of one kind (its rank; -1: empty), the batches and records in them (0: unknown), the largest time."""
+    """Bytes of one kind, the batches and records in them (0: unknown), the largest time (-1: none)."""
 
     start: int
     end: int
-    worst: int
+    kind: CellKind
     first_row: int
     last_row: int
     records: int = 0
@@ -44,94 +45,62 @@ class _Stretch(NamedTuple):
 
 def strip(reader: SegmentReader, width: int) -> list[Cell]:
     """Return the cells of the map: `SegmentReader.strip`."""
-    if not reader.size:
+    size = reader.size
+    if not size:
         return []
-    exact = reader.size // width < 2 * WINDOW_BYTES and reader.batches <= EXACT_BATCHES
-    cells = _Cells(reader.size, width, exact=exact)
-    for stretch in _stretches(reader, cells.exact):
-        cells.add(stretch)
-    return cells.all()
+    exact = size // width < 2 * WINDOW_BYTES and reader.batches <= EXACT_BATCHES
+    borders = [size * i // width for i in range(width + 1)]
+    cells = [Cell("unread", start, end - start) for start, end in pairwise(borders)]
+    for stretch in _stretches(reader, exact):
+        ends = stretch.start, max(stretch.start, stretch.end - 1)
+        low, high = (min(width - 1, ((position + 1) * width - 1) // size) for position in ends)
+        for cell in cells[low : high + 1]:
+            _add(cell, stretch)
+        _count(cells[low : low + 1 if exact else high + 1], stretch)
+    return cells
 
 
-class _Cells:
-    """The cells while they are filled."""
-
-    def __init__(self, size: int, width: int, *, exact: bool) -> None:
-        self.exact = exact
-        self._size = size
-        self._width = width
-        self._worst, self._first, self._last = [_UNREAD] * width, [-1] * width, [-1] * width
-        # Bytes a record, of the stretch where that is most; and the largest time.
-        self._bytes, self._times = [-1] * width, [-1] * width
-
-    def add(self, stretch: _Stretch) -> None:
-        """Take note of some bytes."""
-        low, high = self._cell_of(stretch.start), self._cell_of(max(stretch.start, stretch.end - 1))
-        for cell in range(low, high + 1):
-            self._worst[cell] = max(self._worst[cell], stretch.worst)
-            self._times[cell] = max(self._times[cell], stretch.time)
-            if stretch.records:
-                self._bytes[cell] = max(self._bytes[cell], (stretch.end - stretch.start) // stretch.records)
-        self._count(stretch, low, high)
-
-    def _count(self, stretch: _Stretch, low: int, high: int) -> None:
-        """Count in which cells the batches of a stretch begin; those of a window are taken to be evenly long."""
-        rows, cells = stretch.last_row - stretch.first_row + 1, high - low + 1
-        for cell in range(low, low + 1 if self.exact else high + 1):
-            begin = stretch.first_row + rows * (cell - low) // cells
-            end = stretch.last_row if self.exact else stretch.first_row + rows * (cell - low + 1) // cells - 1
-            if end >= begin:
-                self._first[cell] = begin if self._first[cell] < 0 else min(self._first[cell], begin)
-                self._last[cell] = max(self._last[cell], end)
-
-    def _cell_of(self, position: int) -> int:
-        """Return the cell that a byte is in; cell i begins at size * i // width."""
-        return min(self._width - 1, ((position + 1) * self._width - 1) // self._size)
-
-    def all(self) -> list[Cell]:
-        """Return what is known of each cell."""
-        borders = [self._size * i // self._width for i in range(self._width + 1)]
-        return [
-            Cell(
-                _kind(self._worst[i]),
-                borders[i],
-                borders[i + 1] - borders[i],
-                self._first[i],
-                self._last[i],
-                self._bytes[i] if self._bytes[i] >= 0 else None,
-                time_of(self._times[i]),
-            )
-            for i in range(self._width)
-        ]
+def _add(cell: Cell, stretch: _Stretch) -> None:
+    """Take note of bytes in a cell."""
+    cell.kind = max(cell.kind, stretch.kind, key=_WORST_LAST.index)
+    if stretch.time >= 0:
+        cell.time = max(cell.time or 0, stretch.time)
+    if stretch.records:
+        cell.record_bytes = max(cell.record_bytes or 0, (stretch.end - stretch.start) // stretch.records)
 
 
-def _kind(worst: int) -> CellKind:
-    if worst == _UNREAD:
-        return "unread"
-    return "empty" if worst == _EMPTY else KINDS[worst]
+def _count(cells: list[Cell], stretch: _Stretch) -> None:
+    """Count in which cells the batches of a stretch begin; those of a window are taken to be evenly long."""
+    rows = stretch.last_row - stretch.first_row + 1
+    for i, cell in enumerate(cells):
+        begin, end = (stretch.first_row + rows * each // len(cells) for each in (i, i + 1))
+        if end > begin:
+            cell.first_row = begin if cell.first_row < 0 else cell.first_row
+            cell.last_row = end - 1
 
 
 def _stretches(reader: SegmentReader, exact: bool) -> Iterator[_Stretch]:
     for window in reader.raw.all:
         if window.zeroed:
-            yield _Stretch(window.position, window.end, _EMPTY, window.first_row, window.first_row)
+            yield _Stretch(window.position, window.end, "empty", window.first_row, window.first_row)
         elif exact and window.rows > 1:
             yield from _batches(reader, window)
         else:
             rows = window.first_row, window.first_row + window.rows - 1
             records = window.records if window.lost is None else 0
-            yield _Stretch(window.position, window.end, window.worst, *rows, records, window.time)
+            yield _Stretch(window.position, window.end, KINDS[window.worst], *rows, records, window.time)
 
 
 def _batches(reader: SegmentReader, window: Window) -> Iterator[_Stretch]:
-    rows = reader.header_rows(window)
-    if rows is None:
-        yield _Stretch(window.position, window.end, len(KINDS) - 1, window.first_row, window.first_row)
+    try:
+        rows = reader.raw.rows(window)
+    except (OSError, KafkaLogError, ValueError):
+        yield _Stretch(window.position, window.end, "corrupt", window.first_row, window.first_row)
         return
     positions, sizes, times = (rows[name].tolist() for name in ("position", "size_in_bytes", "max_timestamp"))
     # Of a wrapper, only decoding it would tell.
     counts = np.where(rows["magic"] >= 2, np.maximum(rows["records_count"], 0), rows["compression_type"] == 0).tolist()
-    for i, worst in enumerate(ranks(reader, window, rows)):
-        number = window.first_row + i
-        known = (counts[i], times[i]) if KINDS[worst] != "corrupt" else ()
-        yield _Stretch(positions[i], positions[i] + sizes[i], worst, number, number, *known)
+    for i, rank in enumerate(ranks(reader, window, rows)):
+        number, kind = window.first_row + i, KINDS[rank]
+        known = (counts[i], times[i]) if kind != "corrupt" else ()
+        yield _Stretch(positions[i], positions[i] + sizes[i], kind, number, number, *known)

@@ -66,7 +66,7 @@ class SegmentRow:
     """A segment of a partition.
 
     sealed: another follows it. end_offset: after its last batch; None where that is not known so far. summary: None
-    until its `SegmentReader` has read it through. index_state: None until it has been looked at. checked: what a
+    until its `SegmentReader` has read it through. index_state: None until it has been looked at. health: what a
     check has found.
     """
 
@@ -80,12 +80,7 @@ class SegmentRow:
     problem: str | None = None
     end_offset: int | None = None
     summary: SegmentSummary | None = None
-    checked: Health = "unchecked"
-
-    @property
-    def health(self) -> Health:
-        """What is known of it."""
-        return self.checked if self.problem is None else "damaged"
+    health: Health = "unchecked"
 
     @property
     def batches(self) -> int | None:
@@ -211,7 +206,7 @@ class BatchRow:
         return self.position + self.size
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Cell:
     """A cell of the segment map: the worst kind in it, its bytes, and the batches that begin in it (none: -1, -1).
 
@@ -221,8 +216,8 @@ class Cell:
     kind: CellKind
     position: int
     bytes: int
-    first_row: int
-    last_row: int
+    first_row: int = -1
+    last_row: int = -1
     record_bytes: int | None = None
     time: int | None = None
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 DATA, TRANSACTIONAL, CONTROL, ABORTED, CORRUPT = range(5)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Window:
     """Some batches one after the other. previous, last_offset: the largest offset before them, and up to their end.
 

@@ -10,7 +10,7 @@ is one of some ms in the partition's own thread.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Literal, TypeAlias
 
 from kafkalog.scan.progress import Progress
@@ -36,88 +36,68 @@ class Hunt:
         self.progress: Progress | None = None
         self._browsing = browsing
         self._stepped = stepped
-        self._segment: SegmentReader | None = browsing.segment
-        here = browsing.place
-        # Where it begins in a segment: None = at the end that one comes to first.
-        self._start = here.position if here is not None and here.base_offset == self.base_offset else None
-        # The batch that was found last, or is begun from; None: reading on will tell.
-        self._row: int | None = -1 if self._start is None else None
-        # Whose transaction that batch is of.
+        # Whose transaction the batch is of that was found last, or is begun from; it may go on in the next segment.
         self._producer: int | None = None
+        here = browsing.place_here
+        self._steps = self._through(browsing.segment, None if here is None else here.position)
 
     async def next(self) -> Place | None:
         """Return where the next one begins; None: there is no more."""
-        while self._segment is not None:
-            place = await self._next_in_segment(self._segment)
-            if place is not None:
-                return place
-            await self._go_on()
-        return None
-
-    async def _next_in_segment(self, segment: SegmentReader) -> Place | None:
-        ask, before = self._browsing.ask, None
-        while True:
-            is_sure, place = await ask(self._look, segment)
-            if is_sure:
-                return place
-            self.progress = await ask(segment.index_more)
+        while (place := await self._browsing.ask(next, self._steps, None)) == "reading":
             self._stepped()
-            if self.progress == before:
-                return place
-            before = self.progress
+        return place
 
-    async def _go_on(self) -> None:
-        """Go to the segment beside."""
-        self._segment, self._row, self._start, self.progress = None, None, None, None
-        following = self._browsing.neighbour(self.base_offset, self.forwards)
-        if following is not None:
-            self.base_offset = following
-            self._segment = await self._browsing.ask(self._opened, following)
+    # In the partition's thread; each step takes some ms.
 
-    # In the partition's thread.
+    def _through(self, segment: SegmentReader | None, start: int | None) -> Iterator[Place | Literal["reading"]]:
+        """Yield the places in one segment after the other; "reading" after a step in which none was found."""
+        base_offset = self.base_offset
+        while segment is not None and base_offset is not None:
+            yield from self._in_segment(segment, base_offset, start)
+            start = None
+            if (base_offset := self._browsing.neighbour(base_offset, self.forwards)) is not None:
+                segment = self._browsing.reader.segment(base_offset, "hunt")
+                self.base_offset, self.progress = base_offset, None
+                self.unread += segment.problem is not None
+                yield "reading"
 
-    def _opened(self, base_offset: int) -> SegmentReader:
-        segment = self._browsing.reader.segment(base_offset, "hunt")
-        self.unread += segment.problem is not None
-        return segment
-
-    def _look(self, segment: SegmentReader) -> tuple[bool, Place | None]:
-        """Return whether reading on would tell nothing else, and where the next one is, as far as it is known."""
-        row = self._row_begun_from(segment)
-        if row is None:
-            return False, None
-        found = self._found(segment, row)
-        batch = None if found is None else segment.batch(found)
-        if found is None or batch is None or self.base_offset is None:
-            return not self.forwards or self._known(segment) >= segment.size, None
-        place = Place(self.base_offset, batch.position, None, found, segment.generation)
-        if self.forwards and self._known(segment) <= batch.position:
-            return False, place
-        self._row, self._producer = found, segment.producer_at(found)
-        return True, place
+    def _in_segment(
+        self, segment: SegmentReader, base_offset: int, start: int | None
+    ) -> Iterator[Place | Literal["reading"]]:
+        """Begin at a position; None: at the end that one comes to first."""
+        row = -1 if start is None and self.forwards else None
+        is_stuck = False
+        while True:
+            known = self._known(segment)
+            if row is None and (row := self._begun_from(segment, start, known)) is not None:
+                self._producer = segment.producer_at(row)
+            found = None if row is None else self._found(segment, row)
+            batch = None if found is None else segment.batch(found)
+            if found is not None and batch is not None and (not self.forwards or known > batch.position or is_stuck):
+                yield Place(base_offset, batch.position, None, found, segment.generation)
+                row, self._producer = found, segment.producer_at(found)
+                continue
+            is_looked_through = row is not None and batch is None and (not self.forwards or known >= segment.size)
+            if is_looked_through or is_stuck:
+                return
+            if row is not None and batch is None and self.what == "transaction":
+                # Not to be looked through again; the last row may be a tail that becomes a batch.
+                row = max(row, segment.batches - 2)
+            before, self.progress = self.progress, segment.index_more()
+            is_stuck = self.progress == before
+            yield "reading"
 
     def _found(self, segment: SegmentReader, row: int) -> int | None:
         if self.what == "damage":
             return segment.next_damage(row, self.forwards)
-        found = segment.next_transaction(row, self.forwards, self._producer)
-        if found is None and self.forwards:
-            # Not to be looked through again; the last row may be a tail that becomes a batch.
-            self._row = max(row, segment.batches - 2)
-        return found
+        return segment.next_transaction(row, self.forwards, self._producer)
 
-    def _row_begun_from(self, segment: SegmentReader) -> int | None:
-        if self._row is None and self._start is not None:
-            self._row = segment.batch_at(position=self._start)
-            if self._row is not None:
-                self._producer = segment.producer_at(self._row)
-            elif segment.is_walked:
-                self._row = segment.batches
-        elif self._row is None and self.forwards:
-            self._row = -1
-        elif self._row is None and self._known(segment) >= segment.size:
-            self._row = segment.batches
-        is_known = self.forwards or self._known(segment) >= min(segment.size, self._start or 0)
-        return self._row if is_known else None
+    def _begun_from(self, segment: SegmentReader, start: int | None, known: int) -> int | None:
+        """Return the batch that is begun from, once all is known that matters; None: reading on will tell."""
+        if not self.forwards and known < (segment.size if start is None else min(segment.size, start)):
+            return None
+        row = None if start is None else segment.batch_at(position=start)
+        return segment.batches if row is None and (start is None or segment.is_walked) else row
 
     def _known(self, segment: SegmentReader) -> int:
         """Return the number of bytes of which all that matters is known."""

@@ -39,8 +39,7 @@ class ShownViews:
         self.current: View | None = None
         self.way: list[str] = []
         self._screen = screen
-        self._made: dict[str, View] = {}
-        self._mounts: dict[str, AwaitMount] = {}
+        self._made: dict[str, tuple[View, AwaitMount]] = {}
         self._showing = asyncio.Lock()
 
     def is_one_of(self, names: Collection[str]) -> bool:
@@ -54,16 +53,16 @@ class ShownViews:
 
     async def _change(self, name: str) -> None:
         self.way = [*self.way[: self.way.index(name)], name] if name in self.way else [*self.way, name]
-        view = self._view(name)
+        view, mount = self._view(name)
         if not view.is_mounted:
             # Begun before, perhaps, and then a key came in between.
-            await self._mounts[name]
+            await mount
         if self.current is not view:
             # Of the view before; this one tells what it knows.
             self._screen.on_told(messages.Told(None))
         self.current = view
         # Whoever was about to be shown and was not: a key came in between.
-        for each in self._made.values():
+        for each, _ in self._made.values():
             each.display = each is view
         await view.appear()
         if view.focus_target is not None:
@@ -71,12 +70,11 @@ class ShownViews:
         self._screen.refresh_bindings()
         self._screen.show_lines()
 
-    def _view(self, name: str) -> View:
+    def _view(self, name: str) -> tuple[View, AwaitMount]:
         if name not in self._made:
             module = import_module(f"..views.{name}", __package__)
             view: View = getattr(module, f"{name.capitalize()}View")(self._screen.opened)
-            self._made[name] = view
-            self._mounts[name] = self._screen.query_one("#views").mount(view)
+            self._made[name] = view, self._screen.query_one("#views").mount(view)
         return self._made[name]
 
     def one_back(self) -> str | None:

@@ -13,10 +13,7 @@ from textual.widget import AwaitMount, Widget
 from .. import messages
 from ..keys import bindings
 from ..session import Session
-from ..views.view import problem_text
-from ..widgets.lines import KeysLine, TopLine
-from ..widgets.paged import PagedView
-from ..widgets.problem_line import ProblemLine
+from ..widgets.lines import KeysLine, ProblemLine, TopLine
 
 T = TypeVar("T")
 
@@ -59,9 +56,6 @@ class InspectorScreen(Screen[None]):
 
     def on_ask(self, message: messages.Ask) -> None:
         self.ask(message.prompt, message.submitted)
-
-    def on_paged_view_failed(self, message: PagedView.Failed) -> None:
-        self.tell(problem_text(message.error))
 
     def action_back(self) -> None:
         """Go one level back, if there is one."""

@@ -29,8 +29,7 @@ from ..partition.steps import Stepping
 from ..session import Session
 from ..view_table import BY_NAME, TOPICS_KEY, VIEWS
 from ..views.view import start
-from ..widgets.lines import TabLine, TopLine
-from ..widgets.problem_line import ProblemLine
+from ..widgets.lines import ProblemLine, TabLine, TopLine
 from ..widgets.prompt import Prompt
 from .base import InspectorScreen
 

@@ -6,7 +6,6 @@ import asyncio
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from typing import ClassVar
 
@@ -129,23 +128,16 @@ class TopicsScreen(InspectorScreen):
 
     def _cells_seen(self) -> list[Row]:
         """Return the rows on the screen as they are now: ages grow, and checks end."""
-        return [self.table.source.row(self._with_check(row)) for row in self._rows_seen()]
+        return [self.table.source.row(self.session.with_check(row)) for row in self._rows_seen()]
 
     # What is shown of what was found.
 
     def _show(self) -> None:
         self.table.when_empty = "no name has this in it" if self._found and self._text else "no partitions"
-        self.table.show_items([self._with_check(row) for row in self._found.values() if self._is_wanted(row)])
+        self.table.show_items([self.session.with_check(row) for row in self._found.values() if self._is_wanted(row)])
         self._drawn = self._cells_seen()
         self._tell_current()
         self._top()
-
-    def _with_check(self, row: TopicRow) -> TopicRow:
-        """Return a row with what a check has found, if a quick look has found nothing."""
-        if row.health != "unchecked" or not row.filled:
-            return row
-        health, problem = self.session.checked(row.path)
-        return row if health == "unchecked" else replace(row, health=health, problem=problem)
 
     def _is_wanted(self, row: TopicRow) -> bool:
         if self._text:

@@ -31,10 +31,8 @@ class BatchesView(RowsView[BatchRow]):
         return await self.browsing.batch_at_place()
 
     async def place_of(self, item: BatchRow) -> Place | None:
-        place, base_offset = self.browsing.place, self.browsing.base_offset
-        if base_offset is None or (
-            place is not None and (place.base_offset, place.position) == (base_offset, item.position)
-        ):
+        place, base_offset = self.browsing.place_here, self.browsing.base_offset
+        if base_offset is None or (place is not None and place.position == item.position):
             # A record of this batch may be what all agree on.
             return place
         return Place(base_offset, item.position)

@@ -19,7 +19,6 @@ from functools import partial
 from rich.text import Text
 from textual import events
 from textual.app import ComposeResult
-from textual.geometry import Size
 from textual.widgets import Static
 
 from .. import messages, text
@@ -139,16 +138,12 @@ class HexView(View):
         yield Static(classes="field")
 
     def on_resize(self, event: events.Resize) -> None:
-        self._set_beside(event.size)
-
-    def _set_beside(self, size: Size) -> None:
-        self.set_class(size.width >= BESIDE_WIDTH, "-beside")
+        self.set_class(event.size.width >= BESIDE_WIDTH, "-beside")
 
     # What is shown.
 
     async def appear(self) -> None:
         browsing, lines, segment = self.browsing, self._lines, self.browsing.segment
-        self._set_beside(self.size)
         lines.following = browsing.following
         if segment is None:
             lines.when_empty = "no segment"
@@ -169,12 +164,10 @@ class HexView(View):
 
     async def _go_where_wanted(self) -> None:
         browsing, lines, segment = self.browsing, self._lines, self.browsing.segment
-        place = browsing.place
+        place = browsing.place_here
         if browsing.following:
             lines.go(lines.count - 1)
         elif segment is not None and place is not None and place is not self._followed:
-            if place.base_offset != browsing.base_offset:
-                return
             position = place.position
             if not browsing.is_waiting:
                 position = await browsing.ask(position_of, segment, place)

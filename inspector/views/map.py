@@ -43,10 +43,10 @@ class MapView(View):
     async def appear(self) -> None:
         before = self._strip.cursor
         await self._draw()
-        place = self.browsing.place
+        place = self.browsing.place_here
         # A key that came while the cells were read has moved the cursor, and the place follows later.
         is_moved = self._strip.cursor != max(0, min(before, len(self._cells) - 1))
-        if not is_moved and place is not None and place.base_offset == self.browsing.base_offset:
+        if not is_moved and place is not None:
             self._strip.go(self._cell_at(place.position))
             await self._tell_cell()
         else:

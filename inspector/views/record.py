@@ -41,9 +41,8 @@ class RecordView(View):
     def __init__(self, browsing: Browsing) -> None:
         super().__init__(browsing)
         self._record: RecordDetail | None = None
+        # Where keys have gone, which may not have been read so far.
         self._number: int | None = None
-        # Where keys have gone that is not read so far.
-        self._wanted: int | None = None
         self._part = "value"
         self._seen_as: text.View = "auto"
         self._source = Lines([], None, 1)
@@ -57,25 +56,21 @@ class RecordView(View):
         yield self._table
 
     async def appear(self) -> None:
-        self._wanted = None
-        await self._read_record(await self.browsing.record_at_place())
+        self._number = await self.browsing.record_at_place()
+        await self._read_record()
         await self._show()
 
     async def indexed(self) -> None:
         if self._record is None:
             await self.appear()
 
-    async def _read_record(self, number: int | None) -> None:
-        segment = self.browsing.segment
+    async def _read_record(self) -> None:
+        """Read the record, and choose the part in which a search has found something."""
+        segment, number, run = self.browsing.segment, self._number, self.browsing.search
         record = None
         if segment is not None and number is not None:
             record = await self.browsing.ask(segment.record, number)
-        self._number, self._record = number, record
-        self._to_match()
-
-    def _to_match(self) -> None:
-        """Choose the part in which a search has found something."""
-        run, record = self.browsing.search, self._record
+        self._record = record
         match = None if run is None or record is None else run.match_at(record.offset)
         if match is not None:
             self._part = match.field if match.field in PARTS else "headers"
@@ -136,8 +131,8 @@ class RecordView(View):
     def _show_heading(self) -> None:
         record = self._record
         line = Text(no_wrap=True, overflow="ellipsis")
-        for part in PARTS if record is not None else ():
-            size = _part_size(record, part)
+        sizes = {} if record is None else {part: _part_size(record, part) for part in PARTS}
+        for part, size in sizes.items():
             line.append(f"[{part} {size}]" if part == self._part else f" {part} {size} ")
             line.append(" ")
         if self._note:
@@ -156,18 +151,16 @@ class RecordView(View):
         start(self, "show", self._catch_up)
 
     def action_step(self, step: int) -> None:
-        here = self._number if self._wanted is None else self._wanted
-        if here is None or not 0 <= here + step < self.browsing.records:
+        if self._number is None or not 0 <= self._number + step < self.browsing.records:
             self.post_message(messages.FlowOn(step > 0))
             return
-        self._wanted = here + step
+        self._number += step
         start(self, "show", self._catch_up)
 
     async def _catch_up(self) -> None:
         """Show the record that keys have gone to, and its part that they have chosen."""
-        if self._wanted is not None:
-            await self._read_record(self._wanted)
-            self._wanted = None
+        if self._record is None or self._record.row != self._number:
+            await self._read_record()
             record, base_offset = self._record, self.browsing.base_offset
             if record is not None and base_offset is not None:
                 self.browsing.place = Place(base_offset, record.batch.position, record.offset)
@@ -242,9 +235,7 @@ def _header_lines(record: RecordDetail, seen_as: text.View) -> list[str]:
     return lines
 
 
-def _part_size(record: RecordDetail | None, part: str) -> str:
-    if record is None:
-        return ""
+def _part_size(record: RecordDetail, part: str) -> str:
     if part == "headers":
         return str(len(record.headers))
     data = record.value if part == "value" else record.key

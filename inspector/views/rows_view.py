@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from functools import partial
-from typing import ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from textual.app import ComposeResult
 from textual.binding import BindingType
@@ -19,7 +19,7 @@ from .. import columns, messages, text
 from ..browsing import Browsing
 from ..keys import bindings
 from ..model.types import BatchRow, Place, RecordRow
-from ..tables import MOST_ARRANGED, STEP, Arrangement, Arranging, ItemSource, Mark, Shown, arranged
+from ..tables import MOST_ARRANGED, STEP, Arrangement, ItemSource, Mark, Shown, arranged, in_order, matching
 from ..widgets.facts import Facts, Pairs
 from ..widgets.lazy_table import LazyTable
 from ..widgets.prompt import Prompt
@@ -90,8 +90,8 @@ class RowsView(View, Generic[T]):
 
     def _tick(self) -> None:
         """Let ages grow."""
-        if self._item is not None and self.display and self.screen.is_current:
-            self._show_facts(self._item)
+        if self.display and self.screen.is_current:
+            self._show_facts()
 
     def compose_more(self) -> ComposeResult:
         """Compose what stands below the facts."""
@@ -104,17 +104,14 @@ class RowsView(View, Generic[T]):
         self.table.following = self.browsing.at_end
         if self._version != self.browsing.version:
             self._show_anew(await self.row_at_place() or 0)
-        elif self._order is None:
-            self.table.reread(self.total())
         else:
-            self.table.reread()
+            self.table.reread(self.total() if self._order is None else None)
         if not self.browsing.at_end:
             await self._go_to_place()
         elif self.table.count:
             self.table.go(self.table.count - 1)
-        if self._item is not None:
-            self._show_facts(self._item)
-        elif self._unread is None:
+        self._show_facts()
+        if self._item is None and self._unread is None:
             self._start_to_look_at(self.table.cursor)
         self._tell_problem()
 
@@ -184,19 +181,19 @@ class RowsView(View, Generic[T]):
             return
         for item in await self.browsing.ask(self.read, row, 1):
             self._item = item
-            self._show_facts(item)
+            self._show_facts()
             await self.show_more(item)
             self.post_message(messages.Told(item.problem))
             place = await self.place_of(item)
             if place is not None and not self.browsing.is_waiting and self.display:
                 self.browsing.place = place
 
-    def _show_facts(self, item: T) -> None:
-        self.query_one(Facts).show(self.facts(item), listed=self.screen.has_class("-wide"))
+    def _show_facts(self) -> None:
+        if self._item is not None:
+            self.query_one(Facts).show(self.facts(self._item), listed=self.screen.has_class("-wide"))
 
     def on_resize(self) -> None:
-        if self._item is not None:
-            self._show_facts(self._item)
+        self._show_facts()
 
     def on_lazy_table_past_end(self, message: LazyTable.PastEnd) -> None:
         if self._order is None and not self.browsing.following and (self.browsing.is_read or not message.forwards):
@@ -241,11 +238,11 @@ class RowsView(View, Generic[T]):
         total = self.total()
         order = None
         if not wanted.is_plain:
-            arranging = Arranging(self._source, wanted)
+            found: list[tuple[Any, int]] = []
             for first in range(0, total, STEP):
                 self.table.when_empty = f"{100 * first // total}% …"
-                await self.browsing.ask(arranging.step, first, min(STEP, total - first))
-            order = await self.browsing.ask(arranging.order)
+                found += await self.browsing.ask(matching, self._source, wanted, first, min(STEP, total - first))
+            order = await self.browsing.ask(in_order, found, wanted)
         self._order = order
         read = self._source.rows if order is None else arranged(self._source.rows, order)
         self.table.show_sorted(wanted.column, wanted.reverse)

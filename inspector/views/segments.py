@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rich.text import Text
@@ -19,8 +18,6 @@ from .view import View, start
 
 if TYPE_CHECKING:
     from kafkalog.scan.transactions import Transactions
-
-    from ..model.types import SegmentRow
 
 EPOCHS_SHOWN = 4
 OPEN_SHOWN = 3
@@ -75,11 +72,7 @@ class SegmentsView(View):
         self._rest_until = time.monotonic() + max(1.0, 10 * (time.monotonic() - began))
 
     def _show(self, base_offset: int | None = None) -> None:
-        self._table.show_items([self._with_check(row) for row in self.browsing.state.segments], base_offset)
-
-    def _with_check(self, row: SegmentRow) -> SegmentRow:
-        health, problem = self.session.checked(row.path)
-        return row if row.problem is not None else replace(row, checked=health, problem=problem)
+        self._table.show_items(list(map(self.session.with_check, self.browsing.state.segments)), base_offset)
 
     def _facts(self) -> None:
         epochs = self.browsing.state.epochs

@@ -31,10 +31,6 @@ from ..widgets.item_table import ItemTable
 from .run_view import ShowsRun
 from .view import View
 
-# What has no room stands in the line below. Of a data directory one asks first which partition it is.
-ORDER = ("SEVERITY", "CODE", "POSITION", "TEXT", "OFFSET", "FILE")
-WIDE_ORDER = ("SEVERITY", "FILE", "CODE", "TEXT", "POSITION", "OFFSET")
-
 
 class VerifyPanel(ShowsRun[VerifyRun]):
     """A check and its findings. path: what is checked; wide: whether names of files include a directory."""
@@ -53,9 +49,7 @@ class VerifyPanel(ShowsRun[VerifyRun]):
         self.session = session
         self._path = path
         self._deep = False
-        shown = {each.title: each for each in columns.findings(path, wide=wide)}
-        order = WIDE_ORDER if wide else ORDER
-        self.table: ItemTable[Finding] = ItemTable([shown[title] for title in order], columns.look_of_finding)
+        self.table: ItemTable[Finding] = ItemTable(columns.findings(path, wide=wide), columns.look_of_finding)
 
     def compose(self) -> ComposeResult:
         yield Static(classes="heading")

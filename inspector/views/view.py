@@ -33,16 +33,7 @@ async def _guarded(widget: Widget, work: Callable[[], Coroutine[Any, Any, None]]
     except asyncio.CancelledError:
         raise
     except Exception as error:  # noqa: BLE001 - told in its place; the program goes on
-        widget.post_message(messages.Told(problem_text(error)))
-
-
-def problem_text(error: Exception) -> str:
-    """Return an error as one line."""
-    from kafkalog.errors import KafkaLogError
-
-    if isinstance(error, (KafkaLogError, OSError)):
-        return str(error)
-    return f"internal error: {type(error).__name__}: {error}"
+        widget.post_message(messages.Told.of(error))
 
 
 class View(Vertical):

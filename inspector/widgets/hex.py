@@ -163,28 +163,20 @@ class HexLines(PagedView[Window]):
         for i, byte in enumerate(data):
             yield Segment(self._before(start + i, i, begins), self._between(start + i, styles, i))
             yield Segment(f"{byte:02x}", styles[i])
-        last = self._behind(start + len(data), len(data) > 0)
+        last = "]" if data and self.field is not None and start + len(data) == self.field[1] else " "
         blank = "".join(f"{_gap(i)}   " for i in range(len(data), self.per_row))
         yield Segment(f"{last}{blank}{'':{GAP}}", self.rich_style)
         yield from map(Segment, ascii_text(data), styles)
 
     def _before(self, position: int, column: int, begins: set[int]) -> str:
-        """Return what stands before a byte."""
-        closing = self._behind(position, column > 0)
-        opening = " "
-        if self.field is not None and position == self.field[0]:
-            opening = "["
-        elif position == self.cursor:
-            opening = ">"
-        elif position in begins:
-            opening = "|"
+        """Return what stands before a byte: the end of the byte before has a cell of its own at the gap only."""
+        start, end = self.field or (None, None)
+        closing = "]" if column and position == end else ""
+        opening = "[" if position == start else ">" if position == self.cursor else ""
+        begin = "|" if position in begins else ""
         if _gap(column):
-            return closing + opening
-        return opening if opening in "[>" else closing if closing == "]" else opening
-
-    def _behind(self, position: int, has_before: bool) -> str:
-        """Return what stands after the byte before."""
-        return "]" if has_before and self.field is not None and position == self.field[1] else " "
+            return (closing or " ") + (opening or begin or " ")
+        return opening or closing or begin or " "
 
     def _style(self, position: int, inside: Sequence[Stretch]) -> Style:
         tone = next((each.tone for each in inside if each.start <= position < each.end), "muted")

@@ -1,4 +1,4 @@
-"""The single lines around a view: what is looked at, the views there are, the keys that work here."""
+"""The single lines around a view: what is looked at, the views there are, what is wrong, the keys that work here."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from rich.cells import cell_len, set_cell_size
 from rich.style import Style
 from rich.text import Text
 from textual.reactive import reactive
-from textual.screen import Screen
 from textual.widget import Widget
-from textual.widgets import Input
+from textual.widgets import Input, Static
 
 from ..keys import shown
+from ..text import printable
 
 
 class TopLine(Widget):
@@ -66,6 +66,17 @@ class TabLine(Widget):
         return text
 
 
+class ProblemLine(Static):
+    """! 00000000000000000000.log: position 4096: expected a checksum of 0x1234 ...: what is wrong; None: no line."""
+
+    problem: reactive[str | None] = reactive(None)
+
+    def watch_problem(self, problem: str | None) -> None:
+        """Show a problem as it is, control characters escaped; no markup."""
+        self.display = problem is not None
+        self.update(Text(f"! {printable(problem)}" if problem else "", no_wrap=False))
+
+
 # The keys that are always shown, last.
 ALWAYS_SHOWN = ("back", "quit", "help")
 # Keys that are guessed: named only where others leave room.
@@ -82,10 +93,7 @@ class KeysLine(Widget):
         self._is_hinted = is_hinted
 
     def on_mount(self) -> None:
-        self.screen.bindings_updated_signal.subscribe(self, self._changed)
-
-    def _changed(self, _: Screen[object]) -> None:
-        self.refresh()
+        self.screen.bindings_updated_signal.subscribe(self, lambda _: self.refresh())
 
     def render(self) -> Text:
         """Return them one after another, innermost first, each action once."""

@@ -27,6 +27,7 @@ from textual.strip import Strip
 from textual.worker import WorkType
 
 from ..desk import Desk
+from ..messages import Told
 
 P = TypeVar("P")
 PIECES_KEPT = 16
@@ -44,12 +45,6 @@ class PagedView(ScrollView, Generic[P], can_focus=True):
     """
 
     when_empty: reactive[str] = reactive("")
-
-    @dataclass
-    class Failed(Message):
-        """Message: a piece could not be read."""
-
-        error: Exception
 
     @dataclass
     class Moved(Message):
@@ -173,7 +168,7 @@ class PagedView(ScrollView, Generic[P], can_focus=True):
         try:
             return await desk(read, number * self._piece, self._piece)
         except Exception as error:  # noqa: BLE001 - told in its place; the program goes on
-            self.post_message(self.Failed(error))
+            self.post_message(Told.of(error))
             return self._unreadable
 
     # Drawing.

@@ -34,20 +34,13 @@ NAMES = (
 )
 
 
-def places(marks: Watermarks, width: int) -> list[int | None]:
-    """Return the cell of each of NAMES on a bar so wide; one beyond an end stands at that end."""
+def bar(marks: Watermarks, width: int) -> str:
+    """Return the bar alone; what is beyond one of its ends stands at that end."""
     start, end = marks.log_start, marks.log_end
     if start is None or end is None or width < 1:
-        return [None] * len(marks)
-    span = max(1, end - start)
-    return [None if each is None else max(0, min(width - 1, (each - start) * (width - 1) // span)) for each in marks]
-
-
-def bar(marks: Watermarks, width: int) -> str:
-    """Return the bar alone."""
-    cells = places(marks, width)
-    if cells[0] is None:
         return ""
+    span = max(1, end - start)
+    cells = [None if each is None else max(0, min(width - 1, (each - start) * (width - 1) // span)) for each in marks]
     stable = cells[2]
     high = cells[3] if cells[3] is not None else cells[4]
     line = ["=" if i <= (stable or 0) else "-" if i <= (high or 0) else "." for i in range(width)]
@@ -55,8 +48,7 @@ def bar(marks: Watermarks, width: int) -> str:
     for (letter, _, _), cell in zip(NAMES, cells, strict=True):
         if cell is not None:
             line[cell] = letter
-    if width:
-        line[0] = "S" if marks.log_end != marks.log_start else "E"
+    line[0] = "S" if marks.log_end != marks.log_start else "E"
     return "".join(line)
 
 

@@ -17,6 +17,7 @@ from textual.app import App, ComposeResult
 from textual.pilot import Pilot
 
 from kafkalog.inspector.desk import Desk
+from kafkalog.inspector.messages import Told
 from kafkalog.inspector.tables import Column, Row, in_memory
 from kafkalog.inspector.widgets.lazy_table import PAGE, LazyTable
 from tests.helpers.driving import PATIENCE_SECONDS
@@ -66,8 +67,8 @@ class TableApp(App[None]):
     def on_paged_view_resumed(self) -> None:
         self.messages.append("resumed")
 
-    def on_paged_view_failed(self, message: LazyTable.Failed) -> None:
-        self.messages.append(str(message.error))
+    def on_told(self, message: Told) -> None:
+        self.messages.append(str(message.problem))
 
 
 Steps = Callable[[TableApp, LazyTable, "Pilot[None]"], Awaitable[None]]

@@ -16,7 +16,7 @@ def test_a_search_after_damage_reports_the_end_of_a_file_that_became_shorter(tmp
     path = tmp_path / f"{0:020d}.log"
     path.write_bytes(bytes(range(256)) * 8)
     file = SegmentFile(path)
-    sound, end = SoundEntries(file, file.size), file.size
+    sound, end = SoundEntries(file.source, file.size), file.size
     os.truncate(path, 100)
     with pytest.raises(CorruptRecordError, match="became shorter") as error:
         sound.first(200, end)

@@ -153,7 +153,7 @@ def test_a_missing_record_is_reported_with_the_position_of_its_batch(
 ) -> None:
     batches = [V2Batch(records(b"%d" % i, offset=i)).encoded() for i in range(3)]
     path = segment_file(tmp_path, b"".join(batches))
-    monkeypatch.setattr("kafkalog.inspector.model.records.decoded", lambda _: Content(RecordColumns.empty()))
+    monkeypatch.setattr("kafkalog.inspector.model.records.decoded", lambda *_: Content(RecordColumns.empty()))
     reader = reader_of(path)
     said = f"{path.name}: position {len(batches[0])}: the header promises more records than there are"
     assert reader.record_rows(1, 1)[0].problem == said
