@@ -129,7 +129,8 @@ class Browsing:
         """Read all headers of a segment that is not selected."""
         segment = await self.ask(self.reader.segment, base_offset, "count")
         before = None
-        while not segment.is_walked and (progress := await self.ask(segment.index_more)) != before:
+        # At least once: it may have been read before, and have grown since.
+        while (progress := await self.ask(segment.index_more)) != before and not segment.is_walked:
             before = progress
 
     @property

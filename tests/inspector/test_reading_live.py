@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from functools import partial
 from pathlib import Path
 
 import pytest
 
+import kafkalog
+from kafkalog import Record
+from kafkalog.inspector.browsing import Browsing
+from kafkalog.inspector.config import Settings
+from kafkalog.inspector.desk import Desk
 from kafkalog.inspector.model.model import Model
 from kafkalog.inspector.model.partition import PartitionReader
+from kafkalog.inspector.session import Session
 from kafkalog.scan.search import EXCERPT_BYTES, Match, Search, pattern
 from kafkalog.scan.statistics import LogStatistics
 from tests.helpers.damage import log as damaged_log
@@ -163,3 +170,25 @@ def test_an_error_caused_by_a_truncation_is_reported_until_the_next_read(
     reader.segment(0).index_more()
     assert (reader.segment(0).problem, reader.refresh().problem) == (None, None)
     model.close()
+
+
+def test_a_segment_that_grew_and_was_sealed_after_it_was_shown_is_counted(tmp_path: Path) -> None:
+    async def look() -> list[int | None]:
+        with kafkalog.open(tmp_path / "orders-0", "a") as log:
+            log.append([Record(b"v")])
+            model = Model(tmp_path)
+            reader = model.partition("orders-0")
+            browsing = Browsing(Session(model, Settings()), reader, Desk("orders-0"), reader.refresh())
+            await browsing.select(0)
+            await browsing.read_more()
+            assert browsing.is_read
+            log.append([Record(b"v")] * 4)
+            log.roll()
+            log.append([Record(b"v")])
+            state = await browsing.ask(reader.refresh)
+            await browsing.select(state.segments[-1].base_offset)
+            await browsing.read_more()
+            await browsing.read_through(0)
+            return [row.records for row in (await browsing.ask(reader.refresh)).segments]
+
+    assert asyncio.run(look()) == [5, 1]
