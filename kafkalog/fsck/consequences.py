@@ -54,9 +54,9 @@ class Rule(NamedTuple):
         consequence: The worst that follows.
         clean: What a broker does at its start after a clean stop.
         unclean: What it does at its start after an unclean stop.
-        mend: The command that mends it while the broker is stopped, with `{path}`, `{directory}` and `{name}`: the
-            file, its directory, and the name of that; empty if there is nothing to mend. What `kafkalog repair` does
-            is in `repair_plan`.
+        mend: The command that mends it while the broker is stopped, with `{path}`, `{directory}`, `{name}` and
+            `{expected}`: the file, its directory, the name of that, and the expected value; empty if there is nothing
+            to mend. What `kafkalog repair` does is in `repair_plan`.
     """
 
     consequence: Consequence
@@ -98,6 +98,7 @@ _SETTING = "kafka-configs.sh ... --alter --entity-type topics {arguments}"
 _RENAME = "mv {path} {partition}"
 _OLDER = "mv {path} ASIDE    # if the log or an older snapshot has the rest; else take both from another controller"
 _ID = _REPAIR + "    # with --topic-id ID, if the directory does not tell it"
+_KNOWN_ID = _REPAIR + " --topic-id {expected}"
 
 _TRUSTS = "trusts the index: reads may begin at a wrong place, and miss records or fail"
 _REBUILDS = "rebuilds it" + _ELSE_TRUSTED
@@ -208,11 +209,19 @@ RULES: dict[str, Rule] = {
     "leader-epoch-differs": Rule(_WRONG, "gives followers wrong offsets to truncate to", _SAME, _REPAIR),
     "partition-metadata-format": Rule(_NO_START, _FATAL, _SAME, _ID),
     "partition-metadata-missing": Rule(_ASIDE, _STRAYS, _SAME, _ID),
-    "topic-id-differs": Rule(_ASIDE, _STRAYS, _SAME, _ID),
+    "topic-id-differs": Rule(
+        _ASIDE, _STRAYS, _SAME, _KNOWN_ID + "    # or, if it is of a topic that was deleted: mv {directory} ASIDE"
+    ),
     # Comparison with the cluster's metadata.
     "topic-gone": Rule(_ASIDE, _STRAYS, _SAME),
     "replica-not-assigned": Rule(_ASIDE, _STRAYS, _SAME),
     "topic-name-differs": Rule(_DOUBTFUL, "loads the partition, and serves it to nobody", _SAME),
+    "topic-name-differs, known": Rule(
+        _ASIDE,
+        "serves neither it nor the partition whose topic id it has",
+        _SAME,
+        _KNOWN_ID + "    # or, if the directory was renamed, give it its name again",
+    ),
     # The files of a data directory.
     "checkpoint-format": Rule(_NO_START, _FATAL, _SAME, _REPAIR),
     # A field that is not a number.

@@ -34,7 +34,7 @@ class Finding:
         found: The value found; None if there is nothing to compare.
         situation: What else decides on the rule: "sealed" in a segment that has a successor, "synced" if it also ends
             before the recovery point, "stopped" in the last one after a clean stop, "empty" in a log without segments,
-            "unindexed" in a segment without an offset index, "not-permitted" of what this user may not read, "space"
+            "unindexed" in a segment without an offset index, "known" of a topic that the cluster has, "not-permitted" of what this user may not read, "space"
             of a name with one, "not-utf-8" of one that is not, the name of a checkpoint; `RULES` has
             `torn-tail, sealed`, for example.
         partition: The partition, `<topic>-<number>`, of a wrong line in a checkpoint; else None.
@@ -78,10 +78,8 @@ class Finding:
         path, directory, name, partition = map(shlex.quote, (self.path, directory, name, partition))
         of_metadata = name == f"{CLUSTER_METADATA_TOPIC}-0" and self.rule.mend in {SALVAGE, SALVAGE_DEEP}
         mend = OF_METADATA if of_metadata else self.rule.mend
-        return (
-            mend.format(path=path, directory=directory, name=name, partition=partition, arguments=self.arguments)
-            or None
-        )
+        names = {"path": path, "directory": directory, "name": name, "partition": partition}
+        return mend.format(**names, expected=self.expected, arguments=self.arguments) or None
 
     @property
     def end(self) -> int | None:

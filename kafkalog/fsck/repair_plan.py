@@ -47,7 +47,8 @@ _CODES: dict[Mending, str] = {
     Mending.SETTLE: "left-over",
     Mending.CHECKPOINT: "checkpoint-format; checkpoint-empty, log-start; log-start-unlike-epochs;"
     " log-start-before-log; log-start-beyond-end; cleaner-offset-beyond-end",
-    Mending.TOPIC_ID: "partition-metadata-format; partition-metadata-missing; topic-id-differs",
+    Mending.TOPIC_ID: "partition-metadata-format; partition-metadata-missing; topic-id-differs;"
+    " topic-name-differs, known",
     Mending.CLEAN_MARK: "clean-shutdown-format",
     Mending.ORPHANS: "orphaned-index",
     Mending.ASIDE: "foreign-directory; partition-twice; foreign-log-name; swap-damaged",
