@@ -274,6 +274,7 @@ RULES: dict[str, Rule] = {
     ),
     "foreign-directory, not-utf-8": Rule(_ASIDE, "passes over it", _SAME, _REPAIR),
     "partition-twice": Rule(_NO_START, "does not start", _SAME, _REPAIR),
+    "partition-name": Rule(_DOUBTFUL, "serves it under its usual name", _SAME, _RENAME),
     "foreign-log-name": Rule(_NO_START, "does not start", _SAME, _REPAIR),
     "directory-delete": Rule(_HARMLESS, "deletes it", _SAME),
     "directory-delete, needed": Rule(_DELETED, "deletes it, and begins the partition anew", _SAME, _RENAME),

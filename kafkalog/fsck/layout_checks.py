@@ -167,6 +167,8 @@ def directory_layout(directory: Path, names: Names, needed: Collection[str] = ()
     """
     yield from dangling_findings(directory, names)
     yield from modes(directory, names)
+    # The partitions that have a directory: of several, the one with the usual name, or else the first.
+    seen = {partition for name in names.directories if str(partition := parse_partition_dir(name)) == name}
     for name in sorted(names.directories - {TIERED_STORAGE_CACHE}):
         path = directory / name
         partition = parse_partition_dir(name)
@@ -186,4 +188,8 @@ def directory_layout(directory: Path, names: Names, needed: Collection[str] = ()
                 message += "; but the cluster has the partition here"
             yield Finding(code, str(path), message, situation="needed" if name in needed else "")
         elif str(partition) != name and partition.topic != CLUSTER_METADATA_TOPIC:
-            yield Finding("partition-twice", str(path), "a partition under another name", expected=str(partition))
+            code, message = "partition-name", "a partition under another name than brokers give it"
+            if partition in seen:
+                code, message = "partition-twice", "a partition that has another directory, too"
+            seen.add(partition)
+            yield Finding(code, str(path), message, expected=str(partition))
