@@ -188,6 +188,14 @@ RULES: dict[str, Rule] = {
     "index-empty": Rule(_HARMLESS, _ACCEPTS, _ACCEPTS),
     "index-zeros": Rule(_WRONG, _TRUSTS, _REBUILDS, _REPAIR),
     "index-entries": Rule(_WRONG, _TRUSTS, _REBUILDS, _REPAIR),
+    # It looks up the last entry's offset, and finds no batch.
+    "index-entries, hiding": Rule(
+        _LOST,
+        "takes the segment's base offset for the log's end: it hides the segment's records, and gives their offsets out"
+        " again",
+        "rebuilds it",
+        _REPAIR,
+    ),
     "time-index-entries": Rule(_WRONG, _TRUSTS, _REBUILDS, _REPAIR),
     "time-index-short": Rule(_WRONG, _TRUSTS, _REBUILDS, _REPAIR),
     "orphaned-index": Rule(_REBUILT, "deletes it", _SAME, _REPAIR),

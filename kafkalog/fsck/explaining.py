@@ -22,6 +22,7 @@ from kafkalog.errors import CorruptCheckpointError, KafkaLogError, NotALogError
 from kafkalog.fsck.checkpoint_checks import Checkpoints
 from kafkalog.fsck.consequences import RULES, Consequence, Severity
 from kafkalog.fsck.findings import UNREADABLE_CODES, Finding
+from kafkalog.fsck.health import is_hidden_by_index
 from kafkalog.fsck.recovering import unflushed
 from kafkalog.fsck.state_checks import holds_metadata
 from kafkalog.fsck.verifying import Options, verify_place
@@ -359,9 +360,8 @@ class _Start:
                 if not log.segments:
                     return start
                 active = log.segments[-1]
-                # A broker looks up offsets in an index that it trusts.
-                trusted = not self._recovered and active.translate_offset(active.offset_index.last_offset) is None
-                return active.base_offset if trusted else active.read_next_offset()
+                hidden = not self._recovered and is_hidden_by_index(active)
+                return active.base_offset if hidden else active.read_next_offset()
         except (KafkaLogError, OSError):
             return None
 

@@ -18,7 +18,7 @@ from kafkalog.errors import KafkaLogError, os_error_text
 from kafkalog.fsck.checkpoint_checks import Checkpoints
 from kafkalog.fsck.consequences import Consequence
 from kafkalog.fsck.findings import Finding
-from kafkalog.fsck.health import damage_of, near_end_of
+from kafkalog.fsck.health import damage_of, is_hidden_by_index, near_end_of
 from kafkalog.fsck.layout_checks import directory_layout, names_in, partition_layout
 from kafkalog.fsck.recovering import bytes_to_recover
 from kafkalog.fsck.start_checks import start_findings
@@ -192,6 +192,10 @@ class DirectoryStatus:
             # By the offset index: nothing before its last entry is read.
             end = first if not segments else near_end_of(segments[-1]) if quick else segments[-1].read_next_offset()
             problem = damage_of(log, end, high_watermark=mark, recovery_point=point)
+            if self.was_clean and segments and end is not None and is_hidden_by_index(segments[-1]):
+                base = segments[-1].base_offset
+                hidden = f"the last index leads to no whole batch, and a broker takes {base:,} for the log's end"
+                problem = f"{hidden}: it hides offsets {base:,}..{end - 1:,}" if base < end else problem
             # It does not depend on the recovery point.
             is_known = self._unread.keys() <= {RECOVERY_POINT_CHECKPOINT}
             if is_known and end is not None and (not quick or end == first):
