@@ -289,7 +289,11 @@ RULES: dict[str, Rule] = {
     "directory-future": Rule(_REBUILT, "makes it the partition, if the move was complete, or goes on moving it", _SAME),
     "directory-stray": Rule(_DOUBTFUL, "does not serve it", _SAME),
     "directory-stray, needed": Rule(_ASIDE, "does not serve it, and begins the partition anew", _SAME, _RENAME),
-    "left-over": Rule(_HARMLESS, "deletes it, or completes the replacement it belongs to", _SAME),
+    "left-over": Rule(_HARMLESS, "deletes it", _SAME),
+    "left-over, completed": Rule(_HARMLESS, "completes the replacement that it belongs to", _SAME),
+    "left-over, needed": Rule(
+        _DELETED, "deletes it", _SAME, "mv {path} ASIDE    # kafkalog dump --skip-damage shows its records"
+    ),
     "swap-damaged": Rule(_DELETED, "puts it in place of good segments", _SAME, _REPAIR),
     "dangling-link": Rule(
         _LOST,

@@ -46,6 +46,7 @@ from kafkalog.storage.file_names import (
     segment_files,
 )
 from kafkalog.storage.files.open_source import open_source
+from kafkalog.storage.recovery.swap_files import completed_swaps
 from kafkalog.storage.remote_path import to_path
 
 PathLike = str | os.PathLike[str]
@@ -371,7 +372,7 @@ class PartitionCheck:
     def _swaps(self, names: Names) -> Generator[Finding, None, list[int]]:
         """Check the segments that a broker will put in place; return their base offsets."""
         bases = []
-        for name in sorted(each for each in names.files if each.endswith(LOG_SUFFIX + SWAP_SUFFIX)):
+        for name in sorted(each for each in completed_swaps(names.files) if each.endswith(LOG_SUFFIX + SWAP_SUFFIX)):
             base = segment_base_offset(name.removesuffix(SWAP_SUFFIX))
             if base is not None:
                 bases.append(base)

@@ -461,6 +461,7 @@ def _leftovers() -> Iterator[Kind]:
     yield kind("cleaned", "A segment is there again as .cleaned.", ways.leftover(".cleaned", *LOG_AND_INDEXES))
     yield kind("cleaned-only", "A segment is .cleaned only.", ways.leftover(".cleaned", *LOG_AND_INDEXES, instead=True))
     yield kind("swap-above-cleaned", "A .cleaned segment, and a .swap one of the same offset.", _swap_above_cleaned)
+    yield kind("swap-only-above-cleaned", "The same, without the segment.", _swap_only_above_cleaned)
     yield kind("deleted", "A segment is there again as .deleted.", ways.leftover(".deleted", *LOG_AND_INDEXES))
     yield kind("deleted-only", "A segment is .deleted only.", ways.leftover(".deleted", *LOG_AND_INDEXES, instead=True))
     for suffix in LOG_AND_INDEXES[1:]:
@@ -476,6 +477,11 @@ def _leftovers() -> Iterator[Kind]:
 def _swap_above_cleaned(data: Path, partition: str) -> None:
     ways.leftover(".swap", ".log")(data, partition)
     ways.leftover(".cleaned", ".log")(data, partition)
+
+
+def _swap_only_above_cleaned(data: Path, partition: str) -> None:
+    ways.leftover(".cleaned", ".log")(data, partition)
+    ways.leftover(".swap", *LOG_AND_INDEXES, instead=True)(data, partition)
 
 
 def _modes_and_links() -> Iterator[Kind]:

@@ -46,7 +46,7 @@ EXCEPTIONS = {
     ("log-base-offset-sealed", "unflushed"): _EMPTIED,
     ("log-batch-removed-active", CLEAN): _INDEX,
     ("log-batch-repeated-active", CLEAN): _INDEX,
-    **{(kind, stop): _ONLY_COPY for kind in ("leftover-cleaned-only", "leftover-deleted-only") for stop in EVERY_STOP},
+    **{(kind, stop): _ONLY_COPY for kind in ("leftover-deleted-only",) for stop in EVERY_STOP},
     ("leftover-swap-torn", "unflushed"): "it is told to be put in place, not what its recovery cuts then",
     ("log-start-in-the-log", "unclean"): "deleting what is before the log start is usual: it is told, not as a loss",
     ("log-start-in-the-log", "unflushed"): "as after an unclean stop",
