@@ -93,6 +93,10 @@ SALVAGE_DEEP = SALVAGE.replace("salvage", "salvage --deep", 1)
 _FETCH = "mv {directory} ASIDE    # if other replicas have the records"
 _REPAIR = "kafkalog repair {directory}"
 _TAIL = _REPAIR + "    # or, if the broker did not stop cleanly, kafkalog recover of its data directory"
+_SHORT = (
+    "mv {directory} ASIDE    # if other replicas have the records; else, if the broker did not stop cleanly, kafkalog"
+    " recover of its data directory; else kafkalog repair {directory} --drop-corrupt"
+)
 _STRAYS = "takes the partition for a stray one, and renames it -stray"
 _SETTING = "kafka-configs.sh ... --alter --entity-type topics {arguments}"
 _RENAME = "mv {path} {partition}"
@@ -166,17 +170,12 @@ RULES: dict[str, Rule] = {
         _FETCH,
     ),
     # They are in no file: what can be mended is the checkpoint.
-    "log-too-short": Rule(
-        _LOST,
-        "lowers the high watermark: committed records are gone",
-        _SAME,
-        f"{_REPAIR} --drop-corrupt    # or, if other replicas have them: mv {{directory}} ASIDE",
-    ),
+    "log-too-short": Rule(_LOST, "lowers the high watermark: committed records are gone", _SAME, _SHORT),
     "log-too-short, empty": Rule(
         _LOST,
         "lowers the high watermark: committed records are gone",
         _SAME,
-        "kafkalog repair {path} --drop-corrupt    # or, if other replicas have them: mv {path} ASIDE",
+        _SHORT.replace("{directory}", "{path}"),
     ),
     # Indexes.
     "index-missing": Rule(_REBUILT, "reads the segment and rebuilds its indexes", _SAME, _REPAIR),
