@@ -145,16 +145,18 @@ class Verdict:
         worst: The first of the findings with the worst consequence.
         severities: The number of findings by severity.
         codes: The number of findings by code.
+        mend: The command that mends the worst finding, or several partitions that need the same.
     """
 
     worst: Finding
     severities: Counter[Severity] = field(default_factory=Counter)
     codes: Counter[str] = field(default_factory=Counter)
+    mend: str | None = None
 
     def count(self, finding: Finding) -> None:
         """Add a finding."""
-        if _ORDER[finding.consequence] < _ORDER[self.worst.consequence]:
-            self.worst = finding
+        if finding is self.worst or _ORDER[finding.consequence] < _ORDER[self.worst.consequence]:
+            self.worst, self.mend = finding, finding.mend
         self.severities[finding.severity] += 1
         self.codes[finding.code] += 1
 
@@ -168,8 +170,13 @@ class Verdict:
             "codes": dict(sorted(self.codes.items())),
             "clean_start": self.worst.rule.clean,
             "unclean_start": self.worst.rule.unclean,
-            "mend": self.worst.mend,
+            "mend": self.mend,
         }
+
+
+def _is_repair(mend: str | None, path: str) -> bool:
+    """Return whether a command is the plain repair of a path."""
+    return (mend or "").partition("    #")[0] == f"kafkalog repair {shlex.quote(path)}"
 
 
 @dataclass(slots=True)
@@ -185,7 +192,8 @@ class Summary:
         seconds: The time the check has taken.
         severities: The number of findings by severity.
         codes: The number of findings by code.
-        verdicts: By path, the verdicts on partitions, on data directories and on files that are checked alone.
+        verdicts: By path, the verdicts on partitions, on other directories that need attention, on data directories,
+            and on files that are checked alone.
     """
 
     files: int = 0
@@ -214,10 +222,18 @@ class Summary:
         self.batches += other.batches
         self.records += other.records
 
-    def put_last(self, place: str) -> None:
-        """Move the verdict on a place, if there is one, behind the others."""
-        if place in self.verdicts:
-            self.verdicts[place] = self.verdicts.pop(place)
+    def conclude(self, place: str) -> None:
+        """Move the verdict on a data directory, if there is one, behind those on what is in it.
+
+        If several of its partitions need a repair, the command that mends it is the repair of the directory.
+        """
+        if place not in self.verdicts:
+            return
+        verdict = self.verdicts[place] = self.verdicts.pop(place)
+        repaired = {path for path, each in self.verdicts.items() if _is_repair(each.mend, path)}
+        within = {path for path in repaired if path.startswith(f"{place}/")}
+        if len(within) > 1 and any(_is_repair(verdict.mend, path) for path in within):
+            verdict.mend = f"kafkalog repair {shlex.quote(place)}"
 
     @property
     def errors(self) -> int:
