@@ -117,9 +117,11 @@ class Checkpoints:
         """Yield the finding that partitions are not compared with the cluster's metadata, which are there."""
         _, error = self._loaded
         if error is not None:
+            directory = self.directory / f"{CLUSTER_METADATA_TOPIC}-0"
+            # A log has an absolute path.
             path = error.path if isinstance(error, KafkaLogError) else None
             message = f"partitions are not compared with the cluster's metadata, which are not read: {error}"
-            yield Finding("metadata-not-compared", path or self._path(f"{CLUSTER_METADATA_TOPIC}-0"), message)
+            yield Finding("metadata-not-compared", str(directory / Path(path).name if path else directory), message)
 
     @property
     def node(self) -> tuple[int | None, str | None]:

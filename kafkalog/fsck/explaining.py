@@ -136,6 +136,7 @@ class Explanation:
         path: The data directory.
         was_clean: Whether the last writer stopped cleanly.
         clean: Whether a clean stop is assumed.
+        formatted: Whether there is a `meta.properties`, without which no broker with KRaft starts.
         steps: The steps that are not about one partition, in order.
         partitions: The partitions.
     """
@@ -143,6 +144,7 @@ class Explanation:
     path: Path
     was_clean: bool
     clean: bool
+    formatted: bool
     steps: tuple[Step, ...]
     partitions: tuple[PartitionStart, ...]
 
@@ -226,7 +228,12 @@ def explain(
     steps = [*_routine(checkpoints, clean=assumed), *(_step(each, recovered=not assumed) for each in own)]
     steps.sort(key=lambda step: _ORDER[step.stage])
     return Explanation(
-        path=place.path, was_clean=checkpoints.was_clean, clean=assumed, steps=tuple(steps), partitions=starts
+        path=place.path,
+        was_clean=checkpoints.was_clean,
+        clean=assumed,
+        formatted=(place.path / META_PROPERTIES).exists(),
+        steps=tuple(steps),
+        partitions=starts,
     )
 
 
