@@ -134,9 +134,7 @@ def _verdict(found: Explanation) -> str:
     if not worst:
         known = "" if found.is_readable else ", as far as could be read"
         return f"{starts}, and nothing is lost{known}"
-    return f"{starts}, but: " + ", ".join(
-        f"{count} {consequence}" for consequence, count in sorted(worst.items())
-    )
+    return f"{starts}, but: " + ", ".join(f"{count} {consequence}" for consequence, count in sorted(worst.items()))
 
 
 def _document(found: Explanation) -> dict[str, Any]:

@@ -4,6 +4,7 @@ recovery-point-offset-checkpoint, replication-offset-checkpoint     offsets that
 log-start-offset-checkpoint, cleaner-offset-checkpoint              offsets that the log must have
 """
 
+import shlex
 from collections.abc import Iterator
 from contextlib import suppress
 from copy import copy
@@ -260,7 +261,8 @@ class Checkpoints:
                 if offset > 0 and partition not in there and not is_deleted:
                     reported.add(partition)
                     yield Finding("partition-gone", self._path(name), f"{partition} has no directory", None, None, 0,
-                                  offset - 1, partition=str(partition))  # fmt: skip
+                                  offset - 1, partition=str(partition),
+                                  arguments=shlex.quote(str(partition)))  # fmt: skip
 
     def _emptied(self) -> Iterator[Finding]:
         """Yield the findings about checkpoints without a byte.

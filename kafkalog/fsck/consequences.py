@@ -100,6 +100,7 @@ _SHORT = (
 _STRAYS = "takes the partition for a stray one, and renames it -stray"
 _SETTING = "kafka-configs.sh ... --alter --entity-type topics {arguments}"
 _RENAME = "mv {path} {partition}"
+_GONE = "mv ASIDE/{arguments} {directory}    # if no other replica has it; else the broker fetches it"
 _OLDER = "mv {path} ASIDE    # if the log or an older snapshot has the rest; else take both from another controller"
 _ID = _REPAIR + "    # with --topic-id ID, if the directory does not tell it"
 _KNOWN_ID = _REPAIR + " --topic-id {expected}"
@@ -256,7 +257,12 @@ RULES: dict[str, Rule] = {
     "log-start-before-log": Rule(_WRONG, "serves deleted records again, from the first segment on", _SAME, _REPAIR),
     "log-start-beyond-end": Rule(_DELETED, "deletes all segments, and begins anew at the log start", _SAME, _REPAIR),
     "cleaner-offset-beyond-end": Rule(_DOUBTFUL, "compacts from the log's start again", _SAME, _REPAIR),
-    "partition-gone": Rule(_LOST, "creates an empty partition, if the cluster still has it", _SAME),
+    "partition-gone": Rule(
+        _LOST,
+        "creates an empty partition, if the cluster still has it, and fetches what other replicas have",
+        _SAME,
+        _GONE,
+    ),
     "clean-shutdown-format": Rule(
         _DOUBTFUL, "takes the stop for a clean one; its broker epoch is unknown", _SAME, _REPAIR
     ),

@@ -67,7 +67,16 @@ _STAGES = {
     Stage.CHECKPOINTS: ("checkpoint-",),
     Stage.LEFTOVERS: ("left-over", "swap-damaged", "directory-delete"),
     Stage.SEGMENTS: (
-        *("foreign-", "partition-twice", "partition-name", "directory-", "dangling-link", "mode", "orphaned-index", "index-missing"),
+        *(
+            "foreign-",
+            "partition-twice",
+            "partition-name",
+            "directory-",
+            "dangling-link",
+            "mode",
+            "orphaned-index",
+            "index-missing",
+        ),
         *("time-index-missing", "txn-index-version", "txn-index-format"),
     ),
     Stage.STATE: ("leader-epoch-", "log-start-", "snapshot-", "partition-metadata-"),

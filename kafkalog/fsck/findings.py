@@ -34,11 +34,11 @@ class Finding:
         found: The value found; None if there is nothing to compare.
         situation: What else decides on the rule: "sealed" in a segment that has a successor, "synced" if it also ends
             before the recovery point, "stopped" in the last one after a clean stop, "empty" in a log without segments,
-            "unindexed" in a segment without an offset index, "hiding" of an index that hides the records of a
-            segment, "known" of a topic that the cluster has, "completed" of
-            a left-over file that is put in place, "needed" of what is deleted though it is the only copy, "not-permitted" of what this user may not read, "space"
-            of a name with one, "not-utf-8" of one that is not, the name of a checkpoint; `RULES` has
-            `torn-tail, sealed`, for example.
+            "unindexed" in a segment without an offset index, "hiding" of an index that hides the records of a segment,
+            "known" of a topic that the cluster has, "completed" of a left-over file that is put in place, "needed" of
+            what is deleted though it is the only copy, "not-permitted" of what this user may not read, "space" of a
+            name with one, "not-utf-8" of one that is not, the name of a checkpoint; `RULES` has `torn-tail, sealed`,
+            for example.
         partition: The partition, `<topic>-<number>`, of a wrong line in a checkpoint; else None.
         arguments: What the command that mends it is given beside the path.
     """
