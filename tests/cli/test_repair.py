@@ -19,7 +19,7 @@ from kafkalog.storage.file_names import (
     HIGH_WATERMARK_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
 )
-from tests.helpers.broker_dirs import broker_dir
+from tests.helpers.broker_dirs import broker_dir, segments
 from tests.helpers.running import Kafkalog, batch, offsets
 
 
@@ -159,6 +159,16 @@ def test_a_repair_tells_what_is_in_a_file_that_it_moves_aside(kafkalog: Kafkalog
     assert aside[1].endswith("notes.log: move it aside, into the journal")
     (command,) = [line.partition(": kafkalog ")[2] for line in planned if "to keep" in line]
     assert "offset 3 " in kafkalog(*command.split()).out
+
+
+def test_a_repair_tells_what_is_in_left_over_files_that_are_the_only_copy(kafkalog: Kafkalog, tmp_path: Path) -> None:
+    data = broker_dir(tmp_path, "v2-none-0")
+    log = segments(data, "v2-none-0")[4]
+    swap = log.rename(f"{log}.swap")
+    log.with_name(f"{log.name}.cleaned").touch()
+    told = kafkalog("repair", data).out
+    assert swap.name in told
+    assert " records\n  to keep its records: move the files out of the directory before, or " in told
 
 
 def test_a_repair_names_the_lines_of_a_checkpoint_that_it_drops(kafkalog: Kafkalog, data_dir: Path) -> None:
