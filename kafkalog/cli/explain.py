@@ -116,26 +116,25 @@ def _told(steps: Iterable[Step], directory: Path, indent: str, *, verbose: bool)
 
 
 def _sentence(step: Step, directory: Path) -> str:
-    path = path_text(step.path).removeprefix(path_text(directory)).lstrip("/")
-    if step.finding is None:
-        return f"{path}: {step.does}" if path else step.does
-    finding = step.finding
-    place = path_text(path) + ("" if finding.position is None else f":{finding.position}")
-    gone = "" if step.first_offset is None else f"; offsets {step.first_offset}..{step.last_offset} go"
+    path = "" if step.path == str(directory) else path_text(step.path.removeprefix(f"{directory}/"))
     label = "" if step.consequence.severity == "info" else f"{step.consequence}: "
+    if step.finding is None:
+        return f"{path}: {label}{step.does}" if path else label + step.does
+    finding = step.finding
+    place = path + ("" if finding.position is None else f":{finding.position}")
+    gone = "" if step.first_offset is None else f"; offsets {step.first_offset}..{step.last_offset} go"
     return f"{place}: {label}{finding.message} ({finding.code}): it {step.does}{gone}".removeprefix(": ")
 
 
 def _verdict(found: Explanation) -> str:
     if not found.starts:
         return f"a broker does not start: {counted(len(found.obstacles), 'obstacle')}, see no-start above"
+    starts = f"{'' if found.formatted else 'once the directory is formatted, '}a broker starts"
     worst = Counter(each.consequence for each in found.all_steps if each.consequence.severity == "error")
     if not worst:
         known = "" if found.is_readable else ", as far as could be read"
-        return f"a broker starts, and nothing is lost{known}"
-    return "a broker starts, but: " + ", ".join(
-        f"{count} {consequence}" for consequence, count in sorted(worst.items())
-    )
+        return f"{starts}, and nothing is lost{known}"
+    return f"{starts}, but: " + ", ".join(f"{count} {consequence}" for consequence, count in sorted(worst.items()))
 
 
 def _document(found: Explanation) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from kafkalog.cli.json_shapes import JSON_VERSION, known, of_place, of_ranges, t
 from kafkalog.cli.output import complain, counted, human_size, path_text, printable, write_text
 from kafkalog.cli.progress import Progress
 from kafkalog.cli.signals import raised
+from kafkalog.storage.data_dir.discover import partition_dir
 
 if TYPE_CHECKING:
     from kafkalog.fsck.recovering import RecoveredPartition
@@ -101,6 +103,18 @@ def _show(result: RecoveredPartition, *, silent: bool) -> None:
             write_text(f"{result.topic_partition}: offsets {first}..{last} are lost\n")
     if result.error is not None:
         complain(f"{result.topic_partition} was not recovered: {result.error}")
+        if (mend := _mend(result.directory)) is not None:
+            complain(f"  to mend it: {mend}")
+
+
+def _mend(directory: Path) -> str | None:
+    """Return the command that mends what no broker loads in a partition; None if there is no such thing."""
+    from kafkalog.fsck.start_checks import refusal
+
+    with suppress(OSError):
+        found = refusal(partition_dir(directory))
+        return None if found is None else found.mend
+    return None
 
 
 def _fields(result: RecoveredPartition) -> dict[str, Any]:

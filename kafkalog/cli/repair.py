@@ -151,6 +151,8 @@ def _topic(found: DataDir | PartitionDir | LogFile) -> str:
 
 
 def _lines(plan: RepairPlan, journal: Path | None) -> list[str]:
+    from kafkalog.fsck.repair_plan import Mending
+
     here = shlex.quote(str(plan.path))
     if plan.unfinished is not None:
         return [
@@ -167,7 +169,11 @@ def _lines(plan: RepairPlan, journal: Path | None) -> list[str]:
             new = shlex.quote(str(change.path.parent)) + f"/{name}"
             salvage = f"mv {moved} {new}, if that is not there, or kafkalog salvage {moved} COPY/{name}"
             dump = f"kafkalog dump --skip-damage {moved}"
-            lines.append(f"  to keep its records: {salvage if change.path.is_dir() else dump}")
+            if change.mending is Mending.SETTLE:
+                keep = "move the files out of the directory before, or take them from the journal afterwards"
+            else:
+                keep = salvage if change.path.is_dir() else dump
+            lines.append(f"  to keep its records: {keep}")
     for left in plan.left:
         lines += [f"left: {left.finding}", f"  {left.why}"]
     summary = counted(len(plan.changes), "change") if plan.changes else "nothing to change"

@@ -74,10 +74,12 @@ def salvage(  # noqa: PLR0917 # click passes them by name
     _refuse_misuse(source, destination, topic_id, partitions)
     _refuse_foreign(destination if is_data_dir else destination.parent)
     silent, results = quiet or form == "json", list[Any]()
-    progress, code = Progress(lambda: log_bytes(place), quiet=quiet), SOUND
+    progress, code, missing = Progress(lambda: log_bytes(place), quiet=quiet), SOUND, 0
 
     def report(finding: Finding) -> None:
-        nonlocal code
+        nonlocal code, missing
+        if finding.code in {"segment-gap", "offset-gap"}:
+            missing += (finding.last_offset or 0) + 1 - (finding.first_offset or 0)
         code = code if finding.severity == "info" else max(code, FINDINGS)
         progress.clear()
         if not silent:
@@ -86,7 +88,7 @@ def salvage(  # noqa: PLR0917 # click passes them by name
     try:
         with raised(), progress:
             for each in partitions:
-                target = destination / each.name if is_data_dir else destination
+                target, missing = destination / each.name if is_data_dir else destination, 0
                 try:
                     made = salvage_partition(
                         each.path, target, topic_id=topic_id, deep=deep, report=report, progress=progress.advance
@@ -101,7 +103,7 @@ def salvage(  # noqa: PLR0917 # click passes them by name
                     continue
                 progress.clear()
                 if not silent:
-                    write_text(_sentence(results[-1]) + "\n")
+                    write_text(_sentence(results[-1], missing) + "\n")
     finally:
         if form == "json":
             fields = [_fields(each) for each in results]
@@ -137,7 +139,8 @@ def _refuse_foreign(directory: Path) -> None:
         )
 
 
-def _sentence(result: SalvagedPartition) -> str:
+def _sentence(result: SalvagedPartition, missing: int) -> str:
+    """Return what was copied, with the number of offsets that the source does not have."""
     copied = f"{counted(result.batches, 'batch', 'es')}, {human_size(result.size_in_bytes)}"
     start, end = result.log_start_offset, result.log_end_offset
     offsets = f"offsets {start}..{end - 1}" if start < end else f"empty, the next offset is {end}"
@@ -145,7 +148,8 @@ def _sentence(result: SalvagedPartition) -> str:
     left = (
         f"{batches}{human_size(result.bytes_left_out)} in all left out" if result.bytes_left_out else "nothing left out"
     )
-    return f"{printable(str(result.directory))}: {copied}, {offsets}; {left}"
+    gaps = f"; {counted(missing, 'offset')} missing in SRC" if missing else ""
+    return f"{printable(str(result.directory))}: {copied}, {offsets}; {left}{gaps}"
 
 
 def _fields(result: SalvagedPartition) -> dict[str, Any]:

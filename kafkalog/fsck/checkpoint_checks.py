@@ -4,6 +4,7 @@ recovery-point-offset-checkpoint, replication-offset-checkpoint     offsets that
 log-start-offset-checkpoint, cleaner-offset-checkpoint              offsets that the log must have
 """
 
+import shlex
 from collections.abc import Iterator
 from contextlib import suppress
 from copy import copy
@@ -117,9 +118,11 @@ class Checkpoints:
         """Yield the finding that partitions are not compared with the cluster's metadata, which are there."""
         _, error = self._loaded
         if error is not None:
+            directory = self.directory / f"{CLUSTER_METADATA_TOPIC}-0"
+            # A log has an absolute path.
             path = error.path if isinstance(error, KafkaLogError) else None
             message = f"partitions are not compared with the cluster's metadata, which are not read: {error}"
-            yield Finding("metadata-not-compared", path or self._path(f"{CLUSTER_METADATA_TOPIC}-0"), message)
+            yield Finding("metadata-not-compared", str(directory / Path(path).name if path else directory), message)
 
     @property
     def node(self) -> tuple[int | None, str | None]:
@@ -258,7 +261,8 @@ class Checkpoints:
                 if offset > 0 and partition not in there and not is_deleted:
                     reported.add(partition)
                     yield Finding("partition-gone", self._path(name), f"{partition} has no directory", None, None, 0,
-                                  offset - 1, partition=str(partition))  # fmt: skip
+                                  offset - 1, partition=str(partition),
+                                  arguments=shlex.quote(str(partition)))  # fmt: skip
 
     def _emptied(self) -> Iterator[Finding]:
         """Yield the findings about checkpoints without a byte.

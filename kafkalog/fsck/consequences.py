@@ -54,9 +54,9 @@ class Rule(NamedTuple):
         consequence: The worst that follows.
         clean: What a broker does at its start after a clean stop.
         unclean: What it does at its start after an unclean stop.
-        mend: The command that mends it while the broker is stopped, with `{path}`, `{directory}` and `{name}`: the
-            file, its directory, and the name of that; empty if there is nothing to mend. What `kafkalog repair` does
-            is in `repair_plan`.
+        mend: The command that mends it while the broker is stopped, with `{path}`, `{directory}`, `{name}` and
+            `{expected}`: the file, its directory, the name of that, and the expected value; empty if there is nothing
+            to mend. What `kafkalog repair` does is in `repair_plan`.
     """
 
     consequence: Consequence
@@ -93,11 +93,17 @@ SALVAGE_DEEP = SALVAGE.replace("salvage", "salvage --deep", 1)
 _FETCH = "mv {directory} ASIDE    # if other replicas have the records"
 _REPAIR = "kafkalog repair {directory}"
 _TAIL = _REPAIR + "    # or, if the broker did not stop cleanly, kafkalog recover of its data directory"
+_SHORT = (
+    "mv {directory} ASIDE    # if other replicas have the records; else, if the broker did not stop cleanly, kafkalog"
+    " recover of its data directory; else kafkalog repair {directory} --drop-corrupt"
+)
 _STRAYS = "takes the partition for a stray one, and renames it -stray"
 _SETTING = "kafka-configs.sh ... --alter --entity-type topics {arguments}"
 _RENAME = "mv {path} {partition}"
+_GONE = "mv ASIDE/{arguments} {directory}    # if no other replica has it; else the broker fetches it"
 _OLDER = "mv {path} ASIDE    # if the log or an older snapshot has the rest; else take both from another controller"
 _ID = _REPAIR + "    # with --topic-id ID, if the directory does not tell it"
+_KNOWN_ID = _REPAIR + " --topic-id {expected}"
 
 _TRUSTS = "trusts the index: reads may begin at a wrong place, and miss records or fail"
 _REBUILDS = "rebuilds it" + _ELSE_TRUSTED
@@ -165,17 +171,12 @@ RULES: dict[str, Rule] = {
         _FETCH,
     ),
     # They are in no file: what can be mended is the checkpoint.
-    "log-too-short": Rule(
-        _LOST,
-        "lowers the high watermark: committed records are gone",
-        _SAME,
-        f"{_REPAIR} --drop-corrupt    # or, if other replicas have them: mv {{directory}} ASIDE",
-    ),
+    "log-too-short": Rule(_LOST, "lowers the high watermark: committed records are gone", _SAME, _SHORT),
     "log-too-short, empty": Rule(
         _LOST,
         "lowers the high watermark: committed records are gone",
         _SAME,
-        "kafkalog repair {path} --drop-corrupt    # or, if other replicas have them: mv {path} ASIDE",
+        _SHORT.replace("{directory}", "{path}"),
     ),
     # Indexes.
     "index-missing": Rule(_REBUILT, "reads the segment and rebuilds its indexes", _SAME, _REPAIR),
@@ -187,6 +188,14 @@ RULES: dict[str, Rule] = {
     "index-empty": Rule(_HARMLESS, _ACCEPTS, _ACCEPTS),
     "index-zeros": Rule(_WRONG, _TRUSTS, _REBUILDS, _REPAIR),
     "index-entries": Rule(_WRONG, _TRUSTS, _REBUILDS, _REPAIR),
+    # It looks up the last entry's offset, and finds no batch.
+    "index-entries, hiding": Rule(
+        _LOST,
+        "takes the segment's base offset for the log's end: it hides the segment's records, and gives their offsets out"
+        " again",
+        "rebuilds it",
+        _REPAIR,
+    ),
     "time-index-entries": Rule(_WRONG, _TRUSTS, _REBUILDS, _REPAIR),
     "time-index-short": Rule(_WRONG, _TRUSTS, _REBUILDS, _REPAIR),
     "orphaned-index": Rule(_REBUILT, "deletes it", _SAME, _REPAIR),
@@ -208,11 +217,19 @@ RULES: dict[str, Rule] = {
     "leader-epoch-differs": Rule(_WRONG, "gives followers wrong offsets to truncate to", _SAME, _REPAIR),
     "partition-metadata-format": Rule(_NO_START, _FATAL, _SAME, _ID),
     "partition-metadata-missing": Rule(_ASIDE, _STRAYS, _SAME, _ID),
-    "topic-id-differs": Rule(_ASIDE, _STRAYS, _SAME, _ID),
+    "topic-id-differs": Rule(
+        _ASIDE, _STRAYS, _SAME, _KNOWN_ID + "    # or, if it is of a topic that was deleted: mv {directory} ASIDE"
+    ),
     # Comparison with the cluster's metadata.
     "topic-gone": Rule(_ASIDE, _STRAYS, _SAME),
     "replica-not-assigned": Rule(_ASIDE, _STRAYS, _SAME),
     "topic-name-differs": Rule(_DOUBTFUL, "loads the partition, and serves it to nobody", _SAME),
+    "topic-name-differs, known": Rule(
+        _ASIDE,
+        "serves neither it nor the partition whose topic id it has",
+        _SAME,
+        _KNOWN_ID + "    # or, if the directory was renamed, give it its name again",
+    ),
     # The files of a data directory.
     "checkpoint-format": Rule(_NO_START, _FATAL, _SAME, _REPAIR),
     # A field that is not a number.
@@ -240,7 +257,12 @@ RULES: dict[str, Rule] = {
     "log-start-before-log": Rule(_WRONG, "serves deleted records again, from the first segment on", _SAME, _REPAIR),
     "log-start-beyond-end": Rule(_DELETED, "deletes all segments, and begins anew at the log start", _SAME, _REPAIR),
     "cleaner-offset-beyond-end": Rule(_DOUBTFUL, "compacts from the log's start again", _SAME, _REPAIR),
-    "partition-gone": Rule(_LOST, "creates an empty partition, if the cluster still has it", _SAME),
+    "partition-gone": Rule(
+        _LOST,
+        "creates an empty partition, if the cluster still has it, and fetches what other replicas have",
+        _SAME,
+        _GONE,
+    ),
     "clean-shutdown-format": Rule(
         _DOUBTFUL, "takes the stop for a clean one; its broker epoch is unknown", _SAME, _REPAIR
     ),
@@ -265,13 +287,18 @@ RULES: dict[str, Rule] = {
     ),
     "foreign-directory, not-utf-8": Rule(_ASIDE, "passes over it", _SAME, _REPAIR),
     "partition-twice": Rule(_NO_START, "does not start", _SAME, _REPAIR),
+    "partition-name": Rule(_DOUBTFUL, "serves it under its usual name", _SAME, _RENAME),
     "foreign-log-name": Rule(_NO_START, "does not start", _SAME, _REPAIR),
     "directory-delete": Rule(_HARMLESS, "deletes it", _SAME),
     "directory-delete, needed": Rule(_DELETED, "deletes it, and begins the partition anew", _SAME, _RENAME),
     "directory-future": Rule(_REBUILT, "makes it the partition, if the move was complete, or goes on moving it", _SAME),
     "directory-stray": Rule(_DOUBTFUL, "does not serve it", _SAME),
     "directory-stray, needed": Rule(_ASIDE, "does not serve it, and begins the partition anew", _SAME, _RENAME),
-    "left-over": Rule(_HARMLESS, "deletes it, or completes the replacement it belongs to", _SAME),
+    "left-over": Rule(_HARMLESS, "deletes it", _SAME),
+    "left-over, completed": Rule(_HARMLESS, "completes the replacement that it belongs to", _SAME),
+    "left-over, needed": Rule(
+        _DELETED, "deletes it", _SAME, "mv {path} ASIDE    # kafkalog dump --skip-damage shows its records"
+    ),
     "swap-damaged": Rule(_DELETED, "puts it in place of good segments", _SAME, _REPAIR),
     "dangling-link": Rule(
         _LOST,

@@ -22,6 +22,7 @@ from kafkalog.errors import CorruptCheckpointError, KafkaLogError, NotALogError
 from kafkalog.fsck.checkpoint_checks import Checkpoints
 from kafkalog.fsck.consequences import RULES, Consequence, Severity
 from kafkalog.fsck.findings import UNREADABLE_CODES, Finding
+from kafkalog.fsck.health import is_hidden_by_index
 from kafkalog.fsck.recovering import unflushed
 from kafkalog.fsck.state_checks import holds_metadata
 from kafkalog.fsck.verifying import Options, verify_place
@@ -66,8 +67,8 @@ _STAGES = {
     Stage.CHECKPOINTS: ("checkpoint-",),
     Stage.LEFTOVERS: ("left-over", "swap-damaged", "directory-delete"),
     Stage.SEGMENTS: (
-        *("foreign-", "partition-twice", "directory-", "dangling-link", "mode", "orphaned-index", "index-missing"),
-        *("time-index-missing", "txn-index-version", "txn-index-format"),
+        *("foreign-", "partition-twice", "partition-name", "directory-", "dangling-link", "mode", "orphaned-index"),
+        *("index-missing", "time-index-missing", "txn-index-version", "txn-index-format"),
     ),
     Stage.STATE: ("leader-epoch-", "log-start-", "snapshot-", "partition-metadata-"),
     Stage.SERVING: ("log-too-short", "partition-gone", "cleaner-offset", "topic-", "replica-not-assigned"),
@@ -135,6 +136,7 @@ class Explanation:
         path: The data directory.
         was_clean: Whether the last writer stopped cleanly.
         clean: Whether a clean stop is assumed.
+        formatted: Whether there is a `meta.properties`, without which no broker with KRaft starts.
         steps: The steps that are not about one partition, in order.
         partitions: The partitions.
     """
@@ -142,6 +144,7 @@ class Explanation:
     path: Path
     was_clean: bool
     clean: bool
+    formatted: bool
     steps: tuple[Step, ...]
     partitions: tuple[PartitionStart, ...]
 
@@ -225,7 +228,12 @@ def explain(
     steps = [*_routine(checkpoints, clean=assumed), *(_step(each, recovered=not assumed) for each in own)]
     steps.sort(key=lambda step: _ORDER[step.stage])
     return Explanation(
-        path=place.path, was_clean=checkpoints.was_clean, clean=assumed, steps=tuple(steps), partitions=starts
+        path=place.path,
+        was_clean=checkpoints.was_clean,
+        clean=assumed,
+        formatted=(place.path / META_PROPERTIES).exists(),
+        steps=tuple(steps),
+        partitions=starts,
     )
 
 
@@ -359,9 +367,8 @@ class _Start:
                 if not log.segments:
                     return start
                 active = log.segments[-1]
-                # A broker looks up offsets in an index that it trusts.
-                trusted = not self._recovered and active.translate_offset(active.offset_index.last_offset) is None
-                return active.base_offset if trusted else active.read_next_offset()
+                hidden = not self._recovered and is_hidden_by_index(active)
+                return active.base_offset if hidden else active.read_next_offset()
         except (KafkaLogError, OSError):
             return None
 

@@ -34,9 +34,11 @@ class Finding:
         found: The value found; None if there is nothing to compare.
         situation: What else decides on the rule: "sealed" in a segment that has a successor, "synced" if it also ends
             before the recovery point, "stopped" in the last one after a clean stop, "empty" in a log without segments,
-            "unindexed" in a segment without an offset index, "not-permitted" of what this user may not read, "space"
-            of a name with one, "not-utf-8" of one that is not, the name of a checkpoint; `RULES` has
-            `torn-tail, sealed`, for example.
+            "unindexed" in a segment without an offset index, "hiding" of an index that hides the records of a segment,
+            "known" of a topic that the cluster has, "completed" of a left-over file that is put in place, "needed" of
+            what is deleted though it is the only copy, "not-permitted" of what this user may not read, "space" of a
+            name with one, "not-utf-8" of one that is not, the name of a checkpoint; `RULES` has `torn-tail, sealed`,
+            for example.
         partition: The partition, `<topic>-<number>`, of a wrong line in a checkpoint; else None.
         arguments: What the command that mends it is given beside the path.
     """
@@ -78,10 +80,8 @@ class Finding:
         path, directory, name, partition = map(shlex.quote, (self.path, directory, name, partition))
         of_metadata = name == f"{CLUSTER_METADATA_TOPIC}-0" and self.rule.mend in {SALVAGE, SALVAGE_DEEP}
         mend = OF_METADATA if of_metadata else self.rule.mend
-        return (
-            mend.format(path=path, directory=directory, name=name, partition=partition, arguments=self.arguments)
-            or None
-        )
+        names = {"path": path, "directory": directory, "name": name, "partition": partition}
+        return mend.format(**names, expected=self.expected, arguments=self.arguments) or None
 
     @property
     def end(self) -> int | None:
@@ -145,16 +145,18 @@ class Verdict:
         worst: The first of the findings with the worst consequence.
         severities: The number of findings by severity.
         codes: The number of findings by code.
+        mend: The command that mends the worst finding, or several partitions that need the same.
     """
 
     worst: Finding
     severities: Counter[Severity] = field(default_factory=Counter)
     codes: Counter[str] = field(default_factory=Counter)
+    mend: str | None = None
 
     def count(self, finding: Finding) -> None:
         """Add a finding."""
-        if _ORDER[finding.consequence] < _ORDER[self.worst.consequence]:
-            self.worst = finding
+        if finding is self.worst or _ORDER[finding.consequence] < _ORDER[self.worst.consequence]:
+            self.worst, self.mend = finding, finding.mend
         self.severities[finding.severity] += 1
         self.codes[finding.code] += 1
 
@@ -168,8 +170,13 @@ class Verdict:
             "codes": dict(sorted(self.codes.items())),
             "clean_start": self.worst.rule.clean,
             "unclean_start": self.worst.rule.unclean,
-            "mend": self.worst.mend,
+            "mend": self.mend,
         }
+
+
+def _is_repair(mend: str | None, path: str) -> bool:
+    """Return whether a command is the plain repair of a path."""
+    return (mend or "").partition("    #")[0] == f"kafkalog repair {shlex.quote(path)}"
 
 
 @dataclass(slots=True)
@@ -185,7 +192,8 @@ class Summary:
         seconds: The time the check has taken.
         severities: The number of findings by severity.
         codes: The number of findings by code.
-        verdicts: By path, the verdicts on partitions, on data directories and on files that are checked alone.
+        verdicts: By path, the verdicts on partitions, on other directories that need attention, on data directories,
+            and on files that are checked alone.
     """
 
     files: int = 0
@@ -214,10 +222,18 @@ class Summary:
         self.batches += other.batches
         self.records += other.records
 
-    def put_last(self, place: str) -> None:
-        """Move the verdict on a place, if there is one, behind the others."""
-        if place in self.verdicts:
-            self.verdicts[place] = self.verdicts.pop(place)
+    def conclude(self, place: str) -> None:
+        """Move the verdict on a data directory, if there is one, behind those on what is in it.
+
+        If several of its partitions need a repair, the command that mends it is the repair of the directory.
+        """
+        if place not in self.verdicts:
+            return
+        verdict = self.verdicts[place] = self.verdicts.pop(place)
+        repaired = {path for path, each in self.verdicts.items() if _is_repair(each.mend, path)}
+        within = {path for path in repaired if path.startswith(f"{place}/")}
+        if len(within) > 1 and any(_is_repair(verdict.mend, path) for path in within):
+            verdict.mend = f"kafkalog repair {shlex.quote(place)}"
 
     @property
     def errors(self) -> int:

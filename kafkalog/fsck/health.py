@@ -83,6 +83,18 @@ def start_beyond_end(log: Log) -> CorruptCheckpointError | None:
     return CorruptCheckpointError(f"the log ends at {end:,}, {what}")
 
 
+def is_hidden_by_index(segment: LogSegment) -> bool:
+    """Return whether a broker that trusts a log's last segment takes its base offset for the log's end.
+
+    It looks up the last offset of the index, and finds no batch: that batch is gone, or not whole.
+
+    Raises:
+        OSError: A file was not read.
+        KafkaLogError: A file is damaged there.
+    """
+    return segment.translate_offset(segment.offset_index.last_offset) is None
+
+
 def dangling_links(directory: Path) -> list[CorruptRecordError]:
     """Return an error for each link that is named like a segment and leads to nothing. The others can be read.
 

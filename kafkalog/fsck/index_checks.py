@@ -21,7 +21,8 @@ from kafkalog.fsck.file_check import Scope
 from kafkalog.fsck.findings import Finding, unreadable
 from kafkalog.fsck.gathering import Batches
 from kafkalog.fsck.header_checks import Flags, Longs
-from kafkalog.fsck.walk import Item
+from kafkalog.fsck.walk import Item, Tail
+from kafkalog.record.framing import EndKind
 from kafkalog.storage.file_names import INDEX_SUFFIX, TIME_INDEX_SUFFIX
 from kafkalog.storage.index.offset_index import OffsetIndex
 from kafkalog.storage.index.time_index import TimeIndex
@@ -116,6 +117,7 @@ class IndexCheck:
         self._damaged = False
         self._last_offset: int | None = base - 1
         self._largest = -1
+        self._torn: Tail | None = None
 
     def _read(self, kind: type[OffsetIndex | TimeIndex], path: Path, base: int) -> Entries | None:
         try:
@@ -129,6 +131,8 @@ class IndexCheck:
 
     def lose(self, item: Item) -> None:
         """Take note of damage: the entries that lead into it are right."""
+        if isinstance(item, Tail) and item.kind is EndKind.TORN:
+            self._torn = item
         self._damaged = True
         self._last_offset = None
         self._end = item.end
@@ -215,10 +219,29 @@ class IndexCheck:
             last = self._last_offset
             index.note(index.first > last, np.arange(len(beyond)), "the offset is beyond that of the last batch",
                        lambda _: f"at most offset {last}")  # fmt: skip
-        yield from index.finding()
+        hiding = self._hiding(index)
+        yield from index.finding() if hiding is None else [hiding]
         if self._sealed and not index.length and self._end > _INDEXED_BYTES and self._batches > 1:
             message = "the index has no entry: a lookup reads the segment from its beginning"
             yield Finding("index-empty", str(index.path), message)
+
+    def _hiding(self, index: Entries) -> Finding | None:
+        """Return the finding about a last entry that leads to no whole batch, where a broker looks for the log's end.
+
+        Only a broker that trusts the last segment does so.
+        """
+        end, last = (self._end, self._last_offset)
+        if self._torn is not None:
+            end, last = self._torn.start, self._torn.previous_offset
+        if self._scope.situation != "stopped" or not len(index.first) or last is None or last < self._base:
+            return None
+        if int(index.second[-1]) < end:
+            return None
+        position = (len(index.first) - 1) * index.entry_size
+        message = "the last entry leads to no whole batch: a broker takes the segment's base offset for the log's end"
+        return Finding("index-entries", str(index.path), message, position, index.entry_size, self._base, last,
+                       f"less than position {end}", f"{int(index.first[-1])} -> {int(index.second[-1])}",
+                       "hiding")  # fmt: skip
 
     def _time_findings(self, index: Entries) -> Iterator[Finding]:
         yield from self._form(index)

@@ -5,9 +5,11 @@ import os
 import stat
 import time
 from collections.abc import Collection, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
+from kafkalog.errors import KafkaLogError
 from kafkalog.fsck.cluster_metadata import SNAPSHOT
 from kafkalog.fsck.findings import Finding, unreadable
 from kafkalog.storage.checkpoint.checkpoint_file import fits_checkpoint
@@ -22,16 +24,21 @@ from kafkalog.storage.file_names import (
     TIME_INDEX_SUFFIX,
     TXN_INDEX_SUFFIX,
     parse_partition_dir,
+    segment_base_offset,
 )
+from kafkalog.storage.recovery.swap_files import completed_swaps
 from kafkalog.storage.remote_path import RemotePath
+from kafkalog.storage.segment.file_message_set import FileMessageSet
 
 _INDEXES = INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX
 _LEFT_OVER = {
     DELETED_SUFFIX: "a file to be deleted, which a broker had no time for",
     CLEANED_SUFFIX: "the draft of a compacted segment, which a broker deletes",
-    SWAP_SUFFIX: "a compacted segment that was being put in place, which a broker completes",
+    SWAP_SUFFIX: "a segment of a replacement that was interrupted early, which a broker deletes",
     TEMPORARY_SUFFIX: "the draft of a file that was to be replaced",
 }
+LEFT_OVER = (*_LEFT_OVER,)
+"""The suffixes of left-over files."""
 # The time in which a broker renames or creates all files of a segment.
 _PATIENCE_SECONDS = 0.05
 TIERED_STORAGE_CACHE = "remote-log-index-cache"
@@ -81,12 +88,18 @@ def partition_layout(directory: Path, names: Names) -> Iterator[Finding]:
     """Yield the findings about the names of the files of a partition."""
     yield from dangling_findings(directory, names)
     yield from modes(directory, names)
+    swaps = completed_swaps(names.files)
     left_over: dict[str, list[str]] = {}
-    orphans = []
+    completed, orphans = list[str](), list[tuple[Path, Path]]()
     for name in sorted(names.files):
         path = directory / name
         if path.suffix in {LOG_SUFFIX, *_INDEXES} and not name.removesuffix(path.suffix).isdecimal():
             yield Finding("foreign-log-name", str(path), "the name is not an offset: a broker does not start with it")
+        elif name in swaps:
+            completed.append(str(path))
+        elif path.suffix in {SWAP_SUFFIX, CLEANED_SUFFIX} and _is_only_copy(path, names):
+            message = f"{_LEFT_OVER[path.suffix]}, though no segment has its records"
+            yield Finding("left-over", str(path), message, situation="needed")
         elif path.suffix in _LEFT_OVER:
             left_over.setdefault(path.suffix, []).append(str(path))
         elif path.suffix in _INDEXES:
@@ -94,9 +107,33 @@ def partition_layout(directory: Path, names: Names) -> Iterator[Finding]:
             if segment not in names.files | names.dangling:
                 orphans.append((path, directory / segment))
     for suffix, paths in left_over.items():
-        count = f", the first of {len(paths)}" if len(paths) > 1 else ""
-        yield Finding("left-over", paths[0], f"{_LEFT_OVER[suffix]}{count}")
+        yield _of_several("left-over", paths, _LEFT_OVER[suffix])
+    if completed:
+        message = "a compacted segment that was being put in place, which a broker completes"
+        yield replace(_of_several("left-over", completed, message), situation="completed")
     yield from _orphaned(orphans)
+
+
+def _of_several(code: str, paths: list[str], message: str) -> Finding:
+    """Return the finding about the first of several files."""
+    return Finding(code, paths[0], message + (f", the first of {len(paths)}" if len(paths) > 1 else ""))
+
+
+def _is_only_copy(path: Path, names: Names) -> bool:
+    """Return whether a left-over file is a segment whose records no segment has, by its base offset."""
+    base = segment_base_offset(path.name.removesuffix(path.suffix))
+    if base is None or not path.stat().st_size:
+        return False
+    bases = {other: name for name in names.files if (other := segment_base_offset(name)) is not None and other <= base}
+    if not bases:
+        return True
+    try:
+        with FileMessageSet(path.with_name(bases[max(bases)]), mapped=False) as log:
+            last = log.last_offset()
+    except (KafkaLogError, OSError):
+        # It is a finding itself.
+        return max(bases) < base
+    return last is None or last < base
 
 
 def _orphaned(orphans: list[tuple[Path, Path]]) -> Iterator[Finding]:
@@ -167,6 +204,8 @@ def directory_layout(directory: Path, names: Names, needed: Collection[str] = ()
     """
     yield from dangling_findings(directory, names)
     yield from modes(directory, names)
+    # The partitions that have a directory: of several, the one with the usual name, or else the first.
+    seen = {partition for name in names.directories if str(partition := parse_partition_dir(name)) == name}
     for name in sorted(names.directories - {TIERED_STORAGE_CACHE}):
         path = directory / name
         partition = parse_partition_dir(name)
@@ -186,4 +225,8 @@ def directory_layout(directory: Path, names: Names, needed: Collection[str] = ()
                 message += "; but the cluster has the partition here"
             yield Finding(code, str(path), message, situation="needed" if name in needed else "")
         elif str(partition) != name and partition.topic != CLUSTER_METADATA_TOPIC:
-            yield Finding("partition-twice", str(path), "a partition under another name", expected=str(partition))
+            code, message = "partition-name", "a partition under another name than brokers give it"
+            if partition in seen:
+                code, message = "partition-twice", "a partition that has another directory, too"
+            seen.add(partition)
+            yield Finding(code, str(path), message, expected=str(partition))

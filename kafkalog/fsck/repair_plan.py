@@ -47,7 +47,8 @@ _CODES: dict[Mending, str] = {
     Mending.SETTLE: "left-over",
     Mending.CHECKPOINT: "checkpoint-format; checkpoint-empty, log-start; log-start-unlike-epochs;"
     " log-start-before-log; log-start-beyond-end; cleaner-offset-beyond-end",
-    Mending.TOPIC_ID: "partition-metadata-format; partition-metadata-missing; topic-id-differs",
+    Mending.TOPIC_ID: "partition-metadata-format; partition-metadata-missing; topic-id-differs;"
+    " topic-name-differs, known",
     Mending.CLEAN_MARK: "clean-shutdown-format",
     Mending.ORPHANS: "orphaned-index",
     Mending.ASIDE: "foreign-directory; partition-twice; foreign-log-name; swap-damaged",
@@ -67,7 +68,7 @@ _TEXTS = {
     Mending.INDEXES: "rebuild its indexes",
     Mending.SNAPSHOTS: "rebuild its producer snapshots from the log",
     Mending.EPOCHS: "rebuild it from the batches of the log",
-    Mending.SETTLE: "remove what is left over ({names}), or complete the replacement that it belongs to",
+    Mending.SETTLE: "{settled}",
     Mending.CHECKPOINT: "{correction}",
     Mending.TOPIC_ID: "write the topic id {topic_id}",
     Mending.CLEAN_MARK: "write it anew, without a broker's epoch",
@@ -133,7 +134,7 @@ class Change:
         what = _TEXTS[self.mending].format(
             size=sum(each.length or 0 for each in self.findings),
             count=len(self.findings),
-            names=_some(sorted(Path(each.path).name for each in self.findings)),
+            settled=_settled(self.findings),
             topic_id=self.topic_id,
             correction=f"correct the offsets of {', '.join(sorted(wrong))}" if wrong else anew,
         )
@@ -145,6 +146,14 @@ class Change:
             f"{f'; offsets {lost} are lost' if lost else ''}"
             f"{f'; it holds {self.holds}' if self.holds else ''}{f'; without the lines {lines}' if lines else ''}"
         )
+
+
+def _settled(findings: Sequence[Finding]) -> str:
+    """Return what is done about left-over files."""
+    completed = sorted(Path(each.path).name for each in findings if each.situation == "completed")
+    removed = sorted({Path(each.path).name for each in findings} - {*completed})
+    texts = [f"remove what is left over ({_some(removed)})"] if removed else []
+    return " and ".join([*texts, *([f"complete the replacement with {_some(completed)}"] if completed else [])])
 
 
 def _some(names: Sequence[str]) -> str:

@@ -15,7 +15,7 @@ from kafkalog.errors import KafkaLogError, NotALogError
 from kafkalog.fsck.checkpoint_checks import OFFSET_CHECKPOINTS, Checkpoints
 from kafkalog.fsck.consequences import Consequence, Severity
 from kafkalog.fsck.findings import Finding
-from kafkalog.fsck.layout_checks import names_in
+from kafkalog.fsck.layout_checks import LEFT_OVER, names_in
 from kafkalog.fsck.repair_journal import APPLYING, UNDOING, Journals, State, journals_of, state_of
 from kafkalog.fsck.repair_plan import (
     MENDINGS,
@@ -50,6 +50,7 @@ from kafkalog.storage.file_names import (
     segment_base_offset,
     segment_files,
 )
+from kafkalog.storage.recovery.swap_files import completed_swaps
 from kafkalog.storage.remote_path import local_path
 from kafkalog.storage.segment.file_message_set import FileMessageSet
 
@@ -356,9 +357,11 @@ def _follows(found: _Found, *, log_start_lost: bool) -> _Found:
     if log_start_lost and finding.code == "leader-epoch-differs" and finding.found == "none":
         # The leader epochs begin later than the log if its start is not known.
         return finding, Mending.CHECKPOINT
-    if mending is Mending.ORPHANS and Path(finding.path).with_suffix(LOG_SUFFIX + SWAP_SUFFIX).exists():
-        # Its segment is put in place.
-        return finding, Mending.INDEXES
+    if mending is Mending.ORPHANS:
+        swap = Path(finding.path).with_suffix(LOG_SUFFIX + SWAP_SUFFIX)
+        if swap.exists() and swap.name in completed_swaps(names_in(swap.parent).files):
+            # Its segment is put in place.
+            return finding, Mending.INDEXES
     return found
 
 
@@ -378,15 +381,18 @@ def _moved_content(mending: Mending, path: Path, findings: Sequence[Finding]) ->
         name = _partition_in(path.name) if path.is_dir() else None
         return content._replace(partition=name) if content.records or (content.files and path.is_dir()) else None
     if mending is Mending.SETTLE:
-        content = _content_of([each for each in map(Path, (each.path for each in findings)) if _is_only_copy(each)])
+        directory = Path(findings[0].path).parent
+        content = _content_of(directory / name for name in _only_copies(names_in(directory).files))
         return content if content.records else None
     return None
 
 
-def _is_only_copy(path: Path) -> bool:
-    """Return whether a left-over file is a segment that is not there, and is not put in its place."""
-    name, log_suffix, suffix = path.name.partition(LOG_SUFFIX)
-    return bool(log_suffix) and suffix != SWAP_SUFFIX and not path.with_name(name + LOG_SUFFIX).exists()
+def _only_copies(names: Collection[str]) -> Iterator[str]:
+    """Yield the names of left-over files of segments that are not there, and are not put in their place."""
+    for name in sorted({*names} - completed_swaps(names)):
+        segment, dot, _ = name.rpartition(".")
+        if dot and name.endswith(LEFT_OVER) and segment.endswith(LOG_SUFFIX) and segment not in names:
+            yield name
 
 
 def _content_of(paths: Iterable[Path]) -> LogContent:

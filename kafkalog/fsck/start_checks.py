@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import chain
 from pathlib import Path
 
 from kafkalog.errors import CorruptIndexError, KafkaLogError
 from kafkalog.fsck.consequences import Consequence
 from kafkalog.fsck.findings import Finding, unreadable
-from kafkalog.fsck.layout_checks import Names
+from kafkalog.fsck.layout_checks import Names, names_in, partition_layout
 from kafkalog.fsck.producer_checks import transaction_index_fault
 from kafkalog.fsck.state_checks import of_error
 from kafkalog.storage.checkpoint.leader_epoch_cache import LeaderEpochCache
@@ -40,6 +41,17 @@ def start_findings(partition: PartitionDir, names: Names) -> Iterator[Finding]:
                 yield fault
         except KafkaLogError as error:
             yield of_error(code, path, error)
+
+
+def refusal(partition: PartitionDir) -> Finding | None:
+    """Return the first reason in a partition's files for which a broker may not start; None without one.
+
+    Raises:
+        OSError: The partition cannot be listed.
+    """
+    names = names_in(partition.path)
+    found = chain(start_findings(partition, names), partition_layout(partition.path, names))
+    return next((each for each in found if each.consequence is Consequence.NO_START or each.code == "unreadable"), None)
 
 
 def _read_transactions(path: Path) -> None:

@@ -220,6 +220,13 @@ def _of_cluster(
         message = "the topic id is not the one that the cluster has for the topic: it was deleted and created again, "
         return Finding("topic-id-differs", path, f"{message}or the file is wrong",
                        expected=cluster.topic_ids[topic], found=topic_id)  # fmt: skip
+    own, differs = cluster.topic_ids.get(topic), None
+    if own != topic_id:
+        message = f"the topic id is that of another topic, {cluster.names[topic_id]}"
+        differs = Finding("topic-name-differs", path, message, expected=own, found=topic_id,
+                          situation="" if own is None else "known")  # fmt: skip
+        if own is not None:
+            return differs
     if replicas is None:
         message = f"the topic of this id has no partition {partition.partition}"
         return Finding("replica-not-assigned", path, message, found=topic_id)
@@ -227,10 +234,7 @@ def _of_cluster(
         nodes = ", ".join(map(str, replicas.nodes))
         return Finding("replica-not-assigned", path, "the partition has no replica on this broker", None, None,
                        expected=f"replicas on {nodes}", found=node)  # fmt: skip
-    if cluster.names[topic_id] != topic:
-        message = "the cluster has another topic with this id"
-        return Finding("topic-name-differs", path, message, expected=cluster.names[topic_id], found=topic)
-    return None
+    return differs
 
 
 def _other_ids(partitions: Mapping[Path, TopicPartition | None], ids: dict[Path, str]) -> dict[Path, Finding]:

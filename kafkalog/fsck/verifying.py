@@ -46,6 +46,7 @@ from kafkalog.storage.file_names import (
     segment_files,
 )
 from kafkalog.storage.files.open_source import open_source
+from kafkalog.storage.recovery.swap_files import completed_swaps
 from kafkalog.storage.remote_path import to_path
 
 PathLike = str | os.PathLike[str]
@@ -139,7 +140,8 @@ def verify_place(place: Place, options: Options) -> Iterator[Finding]:
 
 def _data_dir(place: DataDir, options: Options) -> Iterator[Finding]:
     checkpoints = Checkpoints(place.path)
-    yield from _counted(_directory_findings(place, checkpoints, options), options.summary, str(place.path))
+    findings = _directory_findings(place, checkpoints, options)
+    yield from _counted(findings, options.summary, str(place.path), directories_too=True)
     own = {each.path: each.topic_partition for each in place.partitions if each.mark is None}
     metadata = {}
     if "state" in options.only:
@@ -148,7 +150,7 @@ def _data_dir(place: DataDir, options: Options) -> Iterator[Finding]:
         for each in place.partitions:
             findings = chain([metadata[each.path]] if each.path in metadata else [], findings_of(each))
             yield from _counted(findings, options.summary, str(each.path), str(place.path))
-    options.summary.put_last(str(place.path))
+    options.summary.conclude(str(place.path))
 
 
 @contextmanager
@@ -283,8 +285,12 @@ def _directory_findings(place: DataDir, checkpoints: Checkpoints, options: Optio
         yield from version_findings(place.path, checkpoints.cluster, checkpoints.node[0], options.for_version)
 
 
-def _counted(findings: Iterator[Finding], summary: Summary, *places: str) -> Iterator[Finding]:
+def _counted(
+    findings: Iterator[Finding], summary: Summary, *places: str, directories_too: bool = False
+) -> Iterator[Finding]:
     """Yield the findings, counting them, also for the verdicts on `places`, and the time it takes to find them.
+
+    With `directories_too`, a directory that a finding is about gets a verdict of its own, if it needs attention.
 
     Each file that cannot be read is reported once, by the first check that reads it.
     """
@@ -295,7 +301,8 @@ def _counted(findings: Iterator[Finding], summary: Summary, *places: str) -> Ite
         if finding.code == "unreadable":
             unread.add(finding.path)
         summary.seconds += time.monotonic() - start
-        yield summary.count(finding, *places)
+        own = directories_too and finding.severity is not Severity.INFO and Path(finding.path).is_dir()
+        yield summary.count(finding, *dict.fromkeys([finding.path, *places] if own else places))
         start = time.monotonic()
     summary.seconds += time.monotonic() - start
 
@@ -371,7 +378,7 @@ class PartitionCheck:
     def _swaps(self, names: Names) -> Generator[Finding, None, list[int]]:
         """Check the segments that a broker will put in place; return their base offsets."""
         bases = []
-        for name in sorted(each for each in names.files if each.endswith(LOG_SUFFIX + SWAP_SUFFIX)):
+        for name in sorted(each for each in completed_swaps(names.files) if each.endswith(LOG_SUFFIX + SWAP_SUFFIX)):
             base = segment_base_offset(name.removesuffix(SWAP_SUFFIX))
             if base is not None:
                 bases.append(base)

@@ -11,17 +11,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
-from itertools import chain
 from pathlib import Path
 
 from kafkalog.errors import KafkaLogError, os_error_text
 from kafkalog.fsck.checkpoint_checks import Checkpoints
 from kafkalog.fsck.consequences import Consequence
 from kafkalog.fsck.findings import Finding
-from kafkalog.fsck.health import damage_of, near_end_of
-from kafkalog.fsck.layout_checks import directory_layout, names_in, partition_layout
+from kafkalog.fsck.health import damage_of, is_hidden_by_index, near_end_of
+from kafkalog.fsck.layout_checks import directory_layout, names_in
 from kafkalog.fsck.recovering import bytes_to_recover
-from kafkalog.fsck.start_checks import start_findings
+from kafkalog.fsck.start_checks import refusal
 from kafkalog.fsck.state_checks import metadata_findings
 from kafkalog.scan.transactions import hanging_in
 from kafkalog.storage.checkpoint.checkpoint_file import OffsetCheckpointFile
@@ -192,6 +191,10 @@ class DirectoryStatus:
             # By the offset index: nothing before its last entry is read.
             end = first if not segments else near_end_of(segments[-1]) if quick else segments[-1].read_next_offset()
             problem = damage_of(log, end, high_watermark=mark, recovery_point=point)
+            if self.was_clean and segments and end is not None and is_hidden_by_index(segments[-1]):
+                base = segments[-1].base_offset
+                hidden = f"the last index leads to no whole batch, and a broker takes {base:,} for the log's end"
+                problem = f"{hidden}: it hides offsets {base:,}..{end - 1:,}" if base < end else problem
             # It does not depend on the recovery point.
             is_known = self._unread.keys() <= {RECOVERY_POINT_CHECKPOINT}
             if is_known and end is not None and (not quick or end == first):
@@ -201,7 +204,7 @@ class DirectoryStatus:
         except KafkaLogError as error:
             problem = str(error)
         if not quick and (problem is None or health is Health.HANGING):
-            refused = _refused(partition) or self._set_aside.get(partition.path)
+            refused = refusal(partition) or self._set_aside.get(partition.path)
             if refused is not None:
                 problem = str(refused)
                 health = Health.UNREADABLE if refused.code == "unreadable" else Health.DAMAGED
@@ -233,10 +236,3 @@ def _of_directory(path: Path, is_data_dir: bool) -> list[Finding]:
         gone += checkpoints.gone(names)
     refused = (each for each in found if each in checkpoints.faults or each.consequence is Consequence.NO_START)
     return [*refused, *gone]
-
-
-def _refused(partition: PartitionDir) -> Finding | None:
-    """Return the first reason in a partition's files for which a broker may not start; None without one."""
-    names = names_in(partition.path)
-    found = chain(start_findings(partition, names), partition_layout(partition.path, names))
-    return next((each for each in found if each.consequence is Consequence.NO_START or each.code == "unreadable"), None)

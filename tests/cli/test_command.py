@@ -340,3 +340,31 @@ def test_names_are_shown_in_a_locale_without_them(data_dir: Path, command: str) 
 def test_an_empty_partition_is_sound(kafkalog: Kafkalog, tmp_path: Path) -> None:
     (tmp_path / "orders-0").mkdir()
     assert kafkalog("verify", tmp_path / "orders-0").code == 0
+
+
+def test_what_recovery_refuses_is_told_with_the_command_that_mends_it(kafkalog: Kafkalog, data_dir: Path) -> None:
+    (data_dir / ".kafka_cleanshutdown").unlink(missing_ok=True)
+    (data_dir / "orders-0" / "leader-epoch-checkpoint").write_text("0\n1\nx 0\n")
+    ran = kafkalog("recover", data_dir, "-j", "1")
+    assert ran.code == 1
+    assert ran.err.splitlines()[-1] == f"kafkalog:   to mend it: kafkalog repair {data_dir}/orders-0"
+
+
+def test_explain_tells_that_a_broker_does_not_start_before_a_directory_is_formatted(
+    kafkalog: Kafkalog, data_dir: Path
+) -> None:
+    (data_dir / "meta.properties").unlink(missing_ok=True)
+    verdict = kafkalog("explain", data_dir).out.splitlines()[-1]
+    assert verdict.startswith(f"{data_dir}: once the directory is formatted, a broker starts, ")
+
+
+def test_explain_names_all_paths_below_the_directory(
+    kafkalog: Kafkalog, data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also from inside of it, with a damaged `meta.properties`."""
+    (data_dir / "meta.properties").write_text("version=9\n")
+    monkeypatch.chdir(data_dir)
+    for directory in (data_dir, "."):
+        told = kafkalog("explain", directory).out
+        assert told.startswith("meta.properties: no-start: ")
+        assert "\n.lock: " in told

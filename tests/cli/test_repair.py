@@ -19,7 +19,7 @@ from kafkalog.storage.file_names import (
     HIGH_WATERMARK_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
 )
-from tests.helpers.broker_dirs import broker_dir
+from tests.helpers.broker_dirs import broker_dir, segments
 from tests.helpers.running import Kafkalog, batch, offsets
 
 
@@ -161,6 +161,16 @@ def test_a_repair_tells_what_is_in_a_file_that_it_moves_aside(kafkalog: Kafkalog
     assert "offset 3 " in kafkalog(*command.split()).out
 
 
+def test_a_repair_tells_what_is_in_left_over_files_that_are_the_only_copy(kafkalog: Kafkalog, tmp_path: Path) -> None:
+    data = broker_dir(tmp_path, "v2-none-0")
+    log = segments(data, "v2-none-0")[4]
+    swap = log.rename(f"{log}.swap")
+    log.with_name(f"{log.name}.cleaned").touch()
+    told = kafkalog("repair", data).out
+    assert swap.name in told
+    assert " records\n  to keep its records: move the files out of the directory before, or " in told
+
+
 def test_a_repair_names_the_lines_of_a_checkpoint_that_it_drops(kafkalog: Kafkalog, data_dir: Path) -> None:
     checkpoint = data_dir / HIGH_WATERMARK_CHECKPOINT
     checkpoint.write_bytes(b"0\n4\norders 0 4\norders 2 x\norders 0 3\norders 10 1\norder\xff 0 1\n")
@@ -192,7 +202,7 @@ def test_a_file_that_this_user_may_not_read_is_named_with_its_owner(
     assert f".log: warning unreadable: Permission denied (its owner may access it: sudo -u {owner})" in ran.out
     ran = kafkalog("explain", data_dir)
     assert (ran.code, ran.out.splitlines()[-1]) == (
-        3, f"{data_dir}: a broker starts, and nothing is lost, as far as could be read"
+        3, f"{data_dir}: once the directory is formatted, a broker starts, and nothing is lost, as far as could be read"
     )  # fmt: skip
 
 

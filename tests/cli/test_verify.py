@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.helpers.broker_dirs import METADATA, broker_dir
 from tests.helpers.golden import unpacked
 from tests.helpers.running import Kafkalog, batch, segment
 
@@ -235,3 +236,33 @@ def test_a_partition_that_is_not_there_is_an_error_and_nothing_is_checked(kafkal
     ran = kafkalog("verify", data_dir / "orders-0", data_dir, "--partition", "nothing-*")
     assert (ran.code, ran.out) == (2, "")
     assert "no partition in" in ran.err
+
+
+def with_wrong_log_start(data: Path, *topics: str) -> None:
+    """Move the log start of these topics up, within their logs."""
+    lines = [f"{topic} 0 600" for topic in topics]
+    (data / "log-start-offset-checkpoint").write_text("\n".join(["0", f"{len(lines)}", *lines, ""]))
+
+
+def test_if_several_partitions_need_a_repair_the_command_is_that_for_the_directory(
+    kafkalog: Kafkalog, tmp_path: Path
+) -> None:
+    data = broker_dir(tmp_path, "v2-none-0", "v2-zstd-0", METADATA)
+    with_wrong_log_start(data, "v2-none")
+    mends = [line for line in kafkalog("verify", data).out.splitlines() if line.startswith("  to mend it: ")]
+    assert mends == [f"  to mend it: kafkalog repair {data}/v2-none-0"]
+    with_wrong_log_start(data, "v2-none", "v2-zstd")
+    mends = [line for line in kafkalog("verify", data).out.splitlines() if line.startswith("  to mend it: ")]
+    assert mends == [f"  to mend it: kafkalog repair {each}" for each in (data / "v2-none-0", data / "v2-zstd-0", data)]
+    assert kafkalog("repair", "--apply", data).code == 0
+    assert kafkalog("verify", data).code == 0
+
+
+def test_a_directory_that_a_broker_would_delete_has_its_own_verdict_with_its_remedy(
+    kafkalog: Kafkalog, tmp_path: Path
+) -> None:
+    data = broker_dir(tmp_path, "v2-none-0", "v2-zstd-0", METADATA)
+    renamed = (data / "v2-none-0").rename(data / f"v2-none-0.{'0' * 32}-delete")
+    told = kafkalog("verify", data).out.splitlines()
+    at = told.index(f"{renamed}: data-deleted: 1 error: directory-delete")
+    assert told[at + 3] == f"  to mend it: mv {renamed} {data}/v2-none-0"

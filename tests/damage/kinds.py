@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import shutil
 import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -393,6 +394,12 @@ def _partition_metadata() -> Iterator[Kind]:
     yield kind("version-negative", "The version is -1.", change(ways.replaced("version: 0", "version: -1")))
     yield kind("other-id", "The topic id is another one.", change(lambda _: f"version: 0\ntopic_id: {OTHER_ID}"))
     yield kind("zero-id", "The topic id is zero.", change(lambda _: "version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAA"))
+    yield kind("of-another-topic", "The file is that of another topic's partition.", _metadata_of_another_topic)
+
+
+def _metadata_of_another_topic(data: Path, partition: str) -> None:
+    others = (each for each in sorted(data.glob(f"*-0/{PARTITION_METADATA}")) if each.parent.name != partition)
+    shutil.copy2(next(each for each in others if not each.parent.name.startswith("__")), data / partition)
 
 
 def _directories() -> Iterator[Kind]:
@@ -422,6 +429,7 @@ def _directories() -> Iterator[Kind]:
     yield whole(
         "leading-zero", "A partition's directory is there again with a leading zero.", ways.copied_as("v2-none-00")
     )
+    yield whole("renamed-leading-zero", "It is renamed: its number has a leading zero.", ways.moved_to("v2-none-00"))
     yield whole("backup-copy", "A copy of a partition is called {partition}.bak.", ways.copied_as("{0}.bak"))
     yield partition("deleted-too", "It is there again as -delete.", ways.copied_as("{0}." + HEX + "-delete"))
     yield partition("stray-too", "It is there again as -stray.", ways.copied_as("{0}." + HEX + "-stray"))
@@ -453,6 +461,7 @@ def _leftovers() -> Iterator[Kind]:
     yield kind("cleaned", "A segment is there again as .cleaned.", ways.leftover(".cleaned", *LOG_AND_INDEXES))
     yield kind("cleaned-only", "A segment is .cleaned only.", ways.leftover(".cleaned", *LOG_AND_INDEXES, instead=True))
     yield kind("swap-above-cleaned", "A .cleaned segment, and a .swap one of the same offset.", _swap_above_cleaned)
+    yield kind("swap-only-above-cleaned", "The same, without the segment.", _swap_only_above_cleaned)
     yield kind("deleted", "A segment is there again as .deleted.", ways.leftover(".deleted", *LOG_AND_INDEXES))
     yield kind("deleted-only", "A segment is .deleted only.", ways.leftover(".deleted", *LOG_AND_INDEXES, instead=True))
     for suffix in LOG_AND_INDEXES[1:]:
@@ -468,6 +477,11 @@ def _leftovers() -> Iterator[Kind]:
 def _swap_above_cleaned(data: Path, partition: str) -> None:
     ways.leftover(".swap", ".log")(data, partition)
     ways.leftover(".cleaned", ".log")(data, partition)
+
+
+def _swap_only_above_cleaned(data: Path, partition: str) -> None:
+    ways.leftover(".cleaned", ".log")(data, partition)
+    ways.leftover(".swap", *LOG_AND_INDEXES, instead=True)(data, partition)
 
 
 def _modes_and_links() -> Iterator[Kind]:
@@ -491,7 +505,7 @@ _BY_ITSELF = {
         for name in ("malformed", "count-too-large", "count-too-small", "version-9", "garbage", "negative")
     ),
     *(f"partition-metadata-{name}" for name in ("empty", "malformed", "no-id", "id-malformed", "zero-id")),
-    *(f"partition-metadata-{name}" for name in ("version-9", "version-negative")),
+    *(f"partition-metadata-{name}" for name in ("version-9", "version-negative", "of-another-topic")),
     *(f"{short}-negative" for short in CHECKPOINTS),
 }
 """Kinds about one partition that keep a broker from loading the others, or might."""

@@ -57,7 +57,17 @@ def test_an_emptied_partition_is_not_mended_by_moving_its_data_directory(tmp_pat
     (data / "replication-offset-checkpoint").write_text(f"0\n1\n{PLAIN.replace('-0', ' 0')} 1200\n")
     (found,) = verify_path(data / PLAIN)
     assert found.code == "log-too-short"
-    assert shlex.split(str(found.mend))[-2:] == [str(data / PLAIN), "ASIDE"]
+    assert shlex.split(str(found.mend), comments=True) == ["mv", str(data / PLAIN), "ASIDE"]
+
+
+def test_what_is_missing_after_a_crash_is_first_taken_from_other_replicas_and_then_recovered(tmp_path: Path) -> None:
+    data = broker_dir(tmp_path, PLAIN)
+    (data / ".kafka_cleanshutdown").unlink()
+    BY_NAME["log-torn-active"].damage(data, PLAIN)
+    found = next(each for each in verify_path(data) if each.code == "log-too-short")
+    command, _, otherwise = str(found.mend).partition("    # ")
+    assert command == f"mv {data / PLAIN} ASIDE"
+    assert otherwise.index("replicas") < otherwise.index("kafkalog recover") < otherwise.index("--drop-corrupt")
 
 
 @pytest.mark.slow
@@ -67,6 +77,8 @@ def test_records_that_are_gone_are_accepted_by_the_command_that_the_finding_name
     data = broker_dir(tmp_path, PLAIN)
     BY_NAME["log-emptied-active"].damage(data, PLAIN)
     found = next(each for each in verify_path(data) if each.code == "log-too-short")
-    arguments = shlex.split(str(found.mend), comments=True)[1:]
+    command = str(found.mend).rpartition("; else ")[2]
+    assert command == f"kafkalog repair {data / PLAIN} --drop-corrupt"
+    arguments = shlex.split(command)[1:]
     assert CliRunner().invoke(cli, [*arguments, "--apply"]).exit_code == 0
     assert [each.code for each in verify_path(data) if each.severity != "info"] == []

@@ -191,6 +191,7 @@ def test_a_partition_that_is_only_in_a_checkpoint_is_gone_unless_it_was_empty(da
     checkpointed(data, HIGH_WATERMARK_CHECKPOINT, "v2-gzip-3", 100)
     (found,) = findings(data)
     assert (found.code, found.first_offset, found.last_offset) == ("partition-gone", 0, 99)
+    assert str(found.mend).startswith(f"mv ASIDE/{found.partition} {data} ")
     assert found.message.startswith("v2-gzip-3 ")
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kafkalog.errors import InvalidRecordError
-from kafkalog.fsck import Consequence, Options, plan_repair, verify_path
+from kafkalog.fsck import Consequence, Options, apply_repair, plan_repair, verify_path
 from kafkalog.fsck.cluster_metadata import ClusterMetadata, read_cluster_metadata
 from kafkalog.storage.file_names import CLEANER_OFFSET_CHECKPOINT, PARTITION_METADATA
 from kafkalog.storage.read_only_log import ReadOnlyLog
@@ -325,6 +325,39 @@ def test_a_repair_does_not_join_the_logs_of_a_topic_that_was_created_again(data:
     assert left.why.endswith(f"give --topic-id {ONE}")
     (change,) = plan_repair(data, topic_ids={"v2-none": ONE}).changes
     assert change.topic_id == ONE
+
+
+def with_id_of_another_topic(data: Path) -> Path:
+    """Give the partition the id of another topic that the cluster has; return its `partition.metadata`."""
+    cluster(data, topic("v2-none", ONE), partition(ONE, 0), topic("other", TWO), partition(TWO, 0))
+    path = data / PLAIN / PARTITION_METADATA
+    path.write_text(f"version: 0\ntopic_id: {TWO}")
+    return path
+
+
+def test_a_partition_with_the_id_of_another_topic_is_not_served(data: Path) -> None:
+    path = with_id_of_another_topic(data)
+    (found,) = findings(data)
+    assert (found.code, found.consequence) == ("topic-name-differs", Consequence.SET_ASIDE)
+    assert (found.path, found.expected, found.found) == (str(path), ONE, TWO)
+    assert str(found.mend).startswith(f"kafkalog repair {data / PLAIN} --topic-id {ONE} ")
+
+
+@pytest.mark.parametrize("given", [{}, {"v2-none": ONE}])
+def test_a_repair_mends_the_id_of_another_topic(data: Path, given: dict[str, str]) -> None:
+    path = with_id_of_another_topic(data)
+    for place in (data, data / PLAIN):
+        plan = plan_repair(place, topic_ids=given)
+        assert [(each.path, each.topic_id) for each in plan.changes] == [(path, ONE)]
+        assert not plan.left
+    apply_repair(plan)
+    assert findings(data) == []
+
+
+def test_the_advice_about_a_topic_id_that_differs_names_the_right_one(data: Path) -> None:
+    (data / PLAIN / PARTITION_METADATA).write_text(f"version: 0\ntopic_id: {TWO}")
+    (found,) = findings(data)
+    assert str(found.mend).startswith(f"kafkalog repair {data / PLAIN} --topic-id {ONE} ")
 
 
 # --- other versions

@@ -46,7 +46,7 @@ EXCEPTIONS = {
     ("log-base-offset-sealed", "unflushed"): _EMPTIED,
     ("log-batch-removed-active", CLEAN): _INDEX,
     ("log-batch-repeated-active", CLEAN): _INDEX,
-    **{(kind, stop): _ONLY_COPY for kind in ("leftover-cleaned-only", "leftover-deleted-only") for stop in EVERY_STOP},
+    **{(kind, stop): _ONLY_COPY for kind in ("leftover-deleted-only",) for stop in EVERY_STOP},
     ("leftover-swap-torn", "unflushed"): "it is told to be put in place, not what its recovery cuts then",
     ("log-start-in-the-log", "unclean"): "deleting what is before the log start is usual: it is told, not as a loss",
     ("log-start-in-the-log", "unflushed"): "as after an unclean stop",
@@ -219,3 +219,16 @@ def test_a_locked_directory_keeps_a_broker_from_starting(tmp_path: Path) -> None
 def test_a_partition_is_refused() -> None:
     with pytest.raises(NotALogError, match="data directory"):
         explain(partitions()[0].directory)
+
+
+def test_metadata_that_are_not_read_are_named_by_a_path_like_all_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker_dir(tmp_path, METADATA)
+    monkeypatch.chdir(tmp_path)
+    log = max(Path("data", METADATA).glob("*.log"))
+    content = bytearray(log.read_bytes())
+    content[200] ^= 1
+    log.write_bytes(content)
+    (found,) = (each for each in verify_path("data") if each.code == "metadata-not-compared")
+    assert found.path == str(log)

@@ -12,9 +12,9 @@ import pytest
 
 import kafkalog
 from kafkalog import LogConfig, Record, TimestampAndOffset
-from kafkalog.fsck import Consequence, apply_repair, plan_repair
+from kafkalog.fsck import Consequence, apply_repair, explain, plan_repair
 from kafkalog.storage.index.offset_index import OffsetIndex
-from tests.helpers.broker_dirs import PLAIN, broker_dir, findings, segments, told
+from tests.helpers.broker_dirs import PLAIN, TRANSACTIONS, broker_dir, findings, segments, told
 from tests.helpers.running import batch, segment
 
 
@@ -189,3 +189,40 @@ def test_entries_that_lead_into_damage_are_right(log: Path) -> None:
     data[5000:6000] = bytes(1000)
     log.write_bytes(data)
     assert {each.code for each in findings(log.parent)} == {"lost-bytes"}
+
+
+# --- the last entry, by which a broker that trusts the last segment finds the log's end
+
+
+@pytest.fixture
+def torn(tmp_path: Path) -> Path:
+    """The last segment of a partition, without the end of the batch that its last index entry leads to."""
+    log = segments(broker_dir(tmp_path, TRANSACTIONS), TRANSACTIONS)[-1]
+    log.write_bytes(log.read_bytes()[:-30])
+    return log
+
+
+def test_a_last_entry_that_leads_to_a_torn_batch_hides_the_segment_after_a_clean_stop(torn: Path) -> None:
+    """Kafka 4.2 takes 1335 for the log's end."""
+    data = torn.parent.parent
+    index = torn.with_suffix(".index")
+    (found,) = (each for each in findings(data) if each.code == "index-entries")
+    assert (found.path, found.consequence) == (str(index), Consequence.RECORDS_LOST)
+    assert (found.first_offset, found.last_offset) == (1335, 1434)
+    assert found.mend == f"kafkalog repair {torn.parent}"
+    (partition,) = (each for each in explain(data).partitions if each.log_end_offset == 1335)
+    assert [each.path for each in partition.steps if each.finding == found] == [str(index)]
+    apply_repair(plan_repair(data))
+    assert not [each for each in findings(data) if each.code == "index-entries"]
+
+
+def test_after_an_unclean_stop_no_index_hides_a_segment_that_is_recovered(torn: Path) -> None:
+    data = torn.parent.parent
+    (data / ".kafka_cleanshutdown").unlink()
+    assert "index-entries" not in {each.code for each in findings(data)}
+
+
+def test_a_last_entry_behind_the_log_hides_the_segment_too(torn: Path) -> None:
+    torn.write_bytes(torn.read_bytes()[:11490])
+    found = [each for each in findings(torn.parent.parent) if each.code == "index-entries"]
+    assert [(each.consequence, each.last_offset) for each in found] == [(Consequence.RECORDS_LOST, 1434)]

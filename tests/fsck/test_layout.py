@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkalog.fsck import Consequence
+from kafkalog.fsck import Consequence, plan_repair
 from kafkalog.storage.files.byte_source import ByteSource
 from kafkalog.storage.files.open_source import open_source
 from tests.helpers.broker_dirs import PLAIN, broker_dir, findings, segments, told
@@ -73,6 +73,25 @@ def test_a_marked_partition_is_told_and_not_held_against_the_checkpoints(
 def test_two_directories_of_one_partition_keep_a_broker_from_starting(data: Path, name: str) -> None:
     shutil.copytree(data / PLAIN, data / name)
     assert ("partition-twice", "no-start", name) in told(data)
+
+
+def test_a_partition_under_an_unusual_name_is_renamed_by_hand(data: Path) -> None:
+    renamed = (data / PLAIN).rename(data / "v2-none-00")
+    assert told(data) == [("partition-name", "doubtful", "v2-none-00")]
+    (found,) = findings(data)
+    assert found.mend == f"mv {renamed} {data / PLAIN}"
+    plan = plan_repair(data)
+    assert not plan.changes
+    assert [each.why for each in plan.left] == [found.mend]
+
+
+def test_of_two_unusual_names_of_a_partition_one_stays(data: Path) -> None:
+    (data / PLAIN).rename(data / "v2-none-000")
+    shutil.copytree(data / "v2-none-000", data / "v2-none-00")
+    assert [(code, name) for code, _, name in told(data)] == [
+        ("partition-name", "v2-none-00"),
+        ("partition-twice", "v2-none-000"),
+    ]
 
 
 def test_a_partition_that_is_being_moved_here_takes_its_place(data: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 import kafkalog
 from kafkalog.errors import KafkaLogError
-from kafkalog.fsck import Mending, apply_repair, plan_repair, recover, salvage, undo_repair
+from kafkalog.fsck import Consequence, Mending, apply_repair, plan_repair, recover, salvage, undo_repair
 from kafkalog.record.layout import BATCH_CRC_AT, BATCH_CRC_FROM
 from kafkalog.storage.file_names import (
     CLEAN_SHUTDOWN_FILE,
@@ -107,6 +107,42 @@ def test_the_records_of_a_left_over_file_that_is_the_only_copy_are_told(data: Pa
     with kafkalog.FileMessageSet(left_over) as file:
         assert change.holds is not None
         assert change.holds.records == sum(1 for batch in file.batches() for _ in batch)
+
+
+def test_swap_files_of_an_incomplete_replacement_are_told_as_deleted_if_they_are_the_only_copy(data: Path) -> None:
+    log = segments(data, PLAIN)[3]
+    with kafkalog.FileMessageSet(log) as file:
+        records = sum(1 for batch in file.batches() for _ in batch)
+    log.with_suffix(".index").rename(log.with_suffix(".index.swap"))
+    swap = log.rename(log.with_name(log.name + ".swap"))
+    (completed,) = (each for each in findings(data) if each.code == "left-over")
+    assert (completed.consequence, completed.rule.clean) == (
+        Consequence.HARMLESS,
+        "completes the replacement that it belongs to",
+    )
+    (change,) = (each for each in plan_repair(data).changes if each.mending is Mending.SETTLE)
+    assert "complete the replacement with" in str(change)
+    assert change.holds is None
+    log.with_name(log.name + ".cleaned").touch()
+    (needed,) = (each for each in findings(data) if each.consequence is Consequence.DATA_DELETED)
+    assert (needed.code, needed.path, needed.rule.clean) == ("left-over", str(swap), "deletes it")
+    assert "segment-gap" in {each.code for each in findings(data)}
+    (change,) = (each for each in plan_repair(data).changes if each.mending is Mending.SETTLE)
+    assert change.holds is not None
+    assert change.holds.records == records
+    assert swap.name in str(change)
+    assert "complete the replacement" not in str(change)
+    apply_repair(plan_repair(data))
+    assert {each.code for each in findings(data)} == {"segment-gap"}
+
+
+def test_a_swap_file_of_an_incomplete_replacement_is_no_only_copy_beside_its_segment(data: Path) -> None:
+    log = segments(data, PLAIN)[3]
+    shutil.copy(log, f"{log}.swap")
+    # As a segment that is split leaves it.
+    shutil.copy(log, log.with_name(f"{int(log.stem) + 9:020}.log.cleaned"))
+    log.with_name(f"{log.name}.cleaned").touch()
+    assert {each.consequence for each in findings(data)} == {Consequence.HARMLESS}
 
 
 @pytest.mark.parametrize("name", [PARTITION_METADATA, LEADER_EPOCH_CHECKPOINT])

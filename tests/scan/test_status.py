@@ -207,3 +207,11 @@ def test_what_this_user_may_not_read_is_unreadable_and_told_of_once(
     assert (found.health, "unreadable" in str(found.problem)) == (Health.UNREADABLE, True)
     (problem,) = DirectoryStatus(data, is_data_dir=True).problems
     assert str(checkpoint) in str(problem)
+
+
+def test_records_that_an_index_hides_after_a_clean_stop_are_told(data: Path) -> None:
+    log = max((data / "v2-txn-0").glob("*.log"))
+    log.write_bytes(log.read_bytes()[:-30])
+    found = status(data, "v2-txn-0")
+    assert found.health is Health.DAMAGED
+    assert "hides offsets 1,335..1,434" in str(found.problem)

@@ -92,7 +92,7 @@ def _read_checkpoint(path: Path) -> dict[TopicPartition, int]:
     try:
         return read_offset_checkpoint(path)
     except CorruptCheckpointError as error:
-        error.message += f"; mend the file, or delete it: {_WITHOUT[path.name]}"
+        error.message += f"; mend it with kafkalog repair, or delete it: {_WITHOUT[path.name]}"
         raise
 
 

@@ -18,7 +18,7 @@ import errno
 import logging
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from kafkalog.errors import CorruptRecordError
@@ -41,9 +41,9 @@ def settle_leftovers(directory: Path) -> None:
         OSError: A file cannot be read, deleted or renamed.
     """
     deleted, cleaned, swaps = _leftovers(directory)
-    first_cleaned = min((_offset_of(path.name) for path in cleaned), default=1 << 63)
-    complete = [path for path in swaps if _offset_of(path.name) < first_cleaned]
-    drop = [path for path in swaps if path not in complete]
+    completed = completed_swaps([path.name for path in (*cleaned, *swaps)])
+    complete = [path for path in swaps if path.name in completed]
+    drop = [path for path in swaps if path.name not in completed]
     replaced = _range_of(complete)
     _delete(deleted, logging.INFO, "it was marked for deletion")
     _delete(drop, logging.WARNING, "the replacement of segments was interrupted; the old segments stay")
@@ -53,6 +53,13 @@ def settle_leftovers(directory: Path) -> None:
     _delete(cleaned, logging.WARNING, "it was still being written; the old segments stay")
     if complete:
         _complete(directory, complete, replaced)
+
+
+def completed_swaps(names: Collection[str]) -> set[str]:
+    """Return the names that end in `.swap` of a replacement whose new files are complete: they are put in place."""
+    numbered = [name for name in names if _NUMBER.match(name)]
+    first_cleaned = min((_offset_of(name) for name in numbered if name.endswith(CLEANED_SUFFIX)), default=1 << 63)
+    return {name for name in numbered if name.endswith(SWAP_SUFFIX) and _offset_of(name) < first_cleaned}
 
 
 def _leftovers(directory: Path) -> tuple[list[Path], list[Path], list[Path]]:
