@@ -13,7 +13,13 @@ from kafkalog.fsck.state_checks import of_error
 from kafkalog.storage.checkpoint.leader_epoch_cache import LeaderEpochCache
 from kafkalog.storage.checkpoint.partition_metadata_file import read_partition_metadata
 from kafkalog.storage.data_dir.discover import PartitionDir
-from kafkalog.storage.file_names import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, TXN_INDEX_SUFFIX
+from kafkalog.storage.file_names import (
+    LEADER_EPOCH_CHECKPOINT,
+    LOG_SUFFIX,
+    PARTITION_METADATA,
+    TXN_INDEX_SUFFIX,
+    segment_base_offset,
+)
 from kafkalog.storage.index.transaction_index import TransactionIndex
 
 
@@ -27,7 +33,9 @@ def start_findings(partition: PartitionDir, names: Names) -> Iterator[Finding]:
         checks.append((directory / PARTITION_METADATA, "partition-metadata-format", read_partition_metadata))
     indexes = sorted(name for name in names.files if name.endswith(TXN_INDEX_SUFFIX))
     checks += [
-        (directory / name, "", _read_transactions) for name in indexes if name[: -len(TXN_INDEX_SUFFIX)].isdecimal()
+        (directory / name, "", _read_transactions)
+        for name in indexes
+        if segment_base_offset(name.replace(TXN_INDEX_SUFFIX, LOG_SUFFIX)) is not None
     ]
     for path, code, read in checks:
         try:

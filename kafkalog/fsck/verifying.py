@@ -290,7 +290,7 @@ def _counted(findings: Iterator[Finding], summary: Summary, *places: str) -> Ite
     """
     start, unread = time.monotonic(), set[str]()
     for finding in findings:
-        if finding.code == "unreadable" and finding.path in unread:
+        if finding.path in unread:
             continue
         if finding.code == "unreadable":
             unread.add(finding.path)

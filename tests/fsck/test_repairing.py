@@ -413,6 +413,21 @@ def test_one_partition_of_a_data_directory(tmp_path: Path, source: Path, monkeyp
         assert tree(data) == before
 
 
+def test_files_whose_names_a_broker_misreads_are_moved_aside(tmp_path: Path, source: Path) -> None:
+    shutil.copytree(source, data := tmp_path / "data")
+    partition = data / "v2-none-0"
+    for name in ("5.log", "x.snapshot", f"{'9' * 20}.log", "x.log.cleaned", "x.index.swap", ".log"):
+        shutil.copy2(partition / f"{0:020}.log", partition / name)
+    before = tree(data)
+    plan = plan_repair(data)
+    assert {change.mending for change in plan.changes} == {Mending.ASIDE}
+    journal = apply_repair(plan)
+    assert journal is not None
+    assert findings(data) == set()
+    undo_repair(journal)
+    assert tree(data) == before
+
+
 @pytest.mark.slow
 def test_a_partition_that_is_a_link_to_elsewhere(tmp_path: Path, source: Path) -> None:
     data, elsewhere = several_kinds(tmp_path / "here", source), tmp_path / "there" / "v2-none-0"
@@ -692,7 +707,7 @@ def test_a_directory_in_the_place_of_a_file_is_left_and_the_rest_is_mended(
     plan = plan_repair(data)
     apply_repair(plan)
     assert (data / "v2-none-0" / f"{0:020}.index").exists()
-    assert any("a directory is in the place of a file" in each.why for each in plan.left)
+    assert any(f"mv {path} ASIDE" in each.why for each in plan.left)
     assert path.is_dir()
 
 
