@@ -1,18 +1,20 @@
-"""Checks of the files of a partition that keep a broker from starting, without reading its segments."""
+"""Checks of what keeps a broker from starting, without reading segments: `obstacles` of a data directory."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import chain
 from pathlib import Path
 
 from kafkalog.errors import CorruptIndexError, KafkaLogError
+from kafkalog.fsck.checkpoint_checks import Checkpoints
 from kafkalog.fsck.consequences import Consequence
 from kafkalog.fsck.findings import Finding, unreadable
-from kafkalog.fsck.layout_checks import Names
+from kafkalog.fsck.layout_checks import Names, directory_layout, names_in, partition_layout
 from kafkalog.fsck.producer_checks import transaction_index_fault
 from kafkalog.fsck.state_checks import of_error
 from kafkalog.storage.checkpoint.leader_epoch_cache import LeaderEpochCache
 from kafkalog.storage.checkpoint.partition_metadata_file import read_partition_metadata
-from kafkalog.storage.data_dir.discover import PartitionDir
+from kafkalog.storage.data_dir.discover import DataDir, PartitionDir
 from kafkalog.storage.file_names import (
     LEADER_EPOCH_CHECKPOINT,
     LOG_SUFFIX,
@@ -21,6 +23,31 @@ from kafkalog.storage.file_names import (
     segment_base_offset,
 )
 from kafkalog.storage.index.transaction_index import TransactionIndex
+
+
+def obstacles(place: DataDir) -> Iterator[Finding]:
+    """Yield the findings about files and names in a data directory with which a broker does not start.
+
+    Raises:
+        OSError: A directory cannot be listed.
+    """
+    found = chain(
+        Checkpoints(place.path).file_findings(),
+        directory_layout(place.path, names_in(place.path)),
+        *map(obstacles_of_partition, place.partitions),
+    )
+    yield from (each for each in dict.fromkeys(found) if each.consequence is Consequence.NO_START)
+
+
+def obstacles_of_partition(partition: PartitionDir) -> Iterator[Finding]:
+    """Yield the findings about files of a partition with which a broker does not start, or that cannot be read.
+
+    Raises:
+        OSError: The partition cannot be listed.
+    """
+    names = names_in(partition.path)
+    found = chain(start_findings(partition, names), partition_layout(partition.path, names))
+    yield from (each for each in found if each.consequence is Consequence.NO_START or each.code == "unreadable")
 
 
 def start_findings(partition: PartitionDir, names: Names) -> Iterator[Finding]:

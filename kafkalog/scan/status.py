@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
-from itertools import chain
 from pathlib import Path
 
 from kafkalog.errors import KafkaLogError, os_error_text
@@ -19,9 +18,9 @@ from kafkalog.fsck.checkpoint_checks import Checkpoints
 from kafkalog.fsck.consequences import Consequence
 from kafkalog.fsck.findings import Finding
 from kafkalog.fsck.health import damage_of, near_end_of
-from kafkalog.fsck.layout_checks import directory_layout, names_in, partition_layout
+from kafkalog.fsck.layout_checks import directory_layout, names_in
 from kafkalog.fsck.recovering import bytes_to_recover
-from kafkalog.fsck.start_checks import start_findings
+from kafkalog.fsck.start_checks import obstacles_of_partition
 from kafkalog.fsck.state_checks import metadata_findings
 from kafkalog.scan.transactions import hanging_in
 from kafkalog.storage.checkpoint.checkpoint_file import OffsetCheckpointFile
@@ -201,7 +200,7 @@ class DirectoryStatus:
         except KafkaLogError as error:
             problem = str(error)
         if not quick and (problem is None or health is Health.HANGING):
-            refused = _refused(partition) or self._set_aside.get(partition.path)
+            refused = next(obstacles_of_partition(partition), None) or self._set_aside.get(partition.path)
             if refused is not None:
                 problem = str(refused)
                 health = Health.UNREADABLE if refused.code == "unreadable" else Health.DAMAGED
@@ -233,10 +232,3 @@ def _of_directory(path: Path, is_data_dir: bool) -> list[Finding]:
         gone += checkpoints.gone(names)
     refused = (each for each in found if each in checkpoints.faults or each.consequence is Consequence.NO_START)
     return [*refused, *gone]
-
-
-def _refused(partition: PartitionDir) -> Finding | None:
-    """Return the first reason in a partition's files for which a broker may not start; None without one."""
-    names = names_in(partition.path)
-    found = chain(start_findings(partition, names), partition_layout(partition.path, names))
-    return next((each for each in found if each.consequence is Consequence.NO_START or each.code == "unreadable"), None)

@@ -14,6 +14,7 @@ import pytest
 
 from kafkalog.fsck import recovering
 from kafkalog.fsck.repair_journal import Journal
+from kafkalog.storage.data_dir.directory_lock import DirectoryLock
 from kafkalog.storage.file_names import (
     CLEAN_SHUTDOWN_FILE,
     HIGH_WATERMARK_CHECKPOINT,
@@ -104,6 +105,40 @@ def test_an_interrupted_recovery_tells_what_it_changed(
     else:
         assert "bytes removed" in ran.out or "truncated" in ran.out
     assert "ended by SIGTERM" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        ("notes/", "foreign-directory"),
+        ("meta.properties", "meta-properties-format"),
+        ("orders-2/x.snapshot", "foreign-log-name"),
+    ],
+)
+def test_a_recovery_names_what_else_keeps_a_broker_from_starting(
+    kafkalog: Kafkalog, data_dir: Path, name: str, code: str
+) -> None:
+    (data_dir / name).mkdir() if name.endswith("/") else (data_dir / name).write_text("x\n")
+    for partitions in (4, 0):
+        ran = kafkalog("recover", "-j", "1", "-o", "json", data_dir)
+        report = json.loads(ran.out)
+        assert (ran.code, report["summary"]["partitions"]) == (1, partitions)
+        assert [each["code"] for each in report["obstacles"]] == [code]
+        assert f"a broker does not start: {data_dir / name}" in ran.err
+
+
+def test_a_recovery_ends_before_a_damaged_checkpoint_unless_the_directory_is_locked(
+    kafkalog: Kafkalog, data_dir: Path
+) -> None:
+    (data_dir / "replication-offset-checkpoint").write_text("x\n")
+    with DirectoryLock(data_dir).acquire():
+        assert "it is open in this process" in kafkalog("recover", data_dir).err
+    ran = kafkalog("recover", "-j", "1", "-o", "json", data_dir)
+    assert (ran.code, json.loads(ran.out)["partitions"]) == (3, [])
+    assert "replication-offset-checkpoint: line 1" in ran.err
+    assert f"kafkalog repair {data_dir} mends it" in ran.err
+    assert kafkalog("repair", "--apply", data_dir).code == 0
+    assert kafkalog("recover", "-j", "1", data_dir).code == 0
 
 
 # --- repair
