@@ -237,6 +237,11 @@ def test_the_report_of_a_repair(kafkalog: Kafkalog, data_dir: Path) -> None:
     assert [each["journal"] is None for each in reports] == [True, False]
     assert [each.code for each in ran] == [1, 0]
 
+    undone = json.loads(kafkalog("repair", "--undo", reports[1]["journal"], "-o", "json").out)
+    ensure_valid("repair_undo", [undone])
+    assert (undone["path"], undone["journal"]) == (str(data_dir), reports[1]["journal"])
+    assert {str(data_dir / "notes"), str(flipped_at)} <= {*undone["restored"]}
+
 
 def test_a_data_directory(kafkalog: Kafkalog, golden_logs: Path, data_dir: Path) -> None:
     segment(data_dir / f"orders-2.{'0' * 31}f-delete", 0, b"")
