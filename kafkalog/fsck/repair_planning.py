@@ -1,6 +1,7 @@
 """The plan of a repair: `plan_repair`. It only reads; `repairing` carries it out.
 
-Rebuilt files follow from the log, so nothing is rebuilt beside a damaged log until its damage is dropped.
+Rebuilt files follow from the log, so nothing is rebuilt beside a damaged log until its damage is dropped, except files
+that keep a broker from starting: they are made from the sound batches.
 """
 
 import os
@@ -18,7 +19,7 @@ from kafkalog.fsck.findings import Finding
 from kafkalog.fsck.layout_checks import names_in
 from kafkalog.fsck.repair_journal import APPLYING, UNDOING, Journals, State, journals_of, state_of
 from kafkalog.fsck.repair_plan import (
-    MENDINGS,
+    OF_SOUND_BATCHES,
     REBUILDING,
     Change,
     Left,
@@ -28,6 +29,7 @@ from kafkalog.fsck.repair_plan import (
     Place,
     RepairPlan,
     is_of_form,
+    mending_of,
 )
 from kafkalog.fsck.salvaging import lost_offsets
 from kafkalog.fsck.state_checks import metadata_findings
@@ -203,7 +205,7 @@ class _Planning:
         )
         # Findings without harm are ignored, except left-over files and preallocated tails.
         found = [
-            (each, MENDINGS.get(f"{each.code}, {each.situation}") or MENDINGS.get(each.code))
+            (each, mending_of(each))
             for each in findings
             if each.code in {"left-over", "preallocated-tail"} or each.severity is not Severity.INFO
         ]
@@ -246,13 +248,15 @@ class _Planning:
         codes = {finding.code for finding, _ in found}
         kinds = {mending for _, mending in found}
         blocked = next((why for code, why in _BLOCKING.items() if code in codes), "")
-        if not blocked and Mending.DROP in kinds and not self._drop_corrupt:
+        is_damaged = not blocked and Mending.DROP in kinds and not self._drop_corrupt
+        if is_damaged:
             blocked = "the log is damaged: mend that first"
         rewritten = bool(kinds & {Mending.CUT, Mending.DROP}) and not blocked
         planned: list[tuple[Finding, Mending | None, str]] = []
         for finding, mending in found:
             why = self._why_not(finding, mending, directory)
-            if not why and mending in REBUILDING:
+            urgent = finding.consequence is Consequence.NO_START and mending in OF_SOUND_BATCHES
+            if not why and mending in REBUILDING and not (is_damaged and urgent):
                 why = blocked
             # With a file of another format no broker starts: any other one is better.
             doubted = "leader-epoch" in codes and finding.code != "leader-epoch-format"
