@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from kafkalog._speedups.row_counts import count_rows
@@ -111,17 +112,29 @@ def plan_repair(
     states = states_of([place.data_dir, *place.partitions])
     findings = list(verify_path(path, Options(progress=progress, jobs=jobs, expect_all=True)))
     checkpoints = Checkpoints(place.data_dir)
+    served = {each: parse_partition_dir(each.name) for each in {path, *place.siblings} - {place.data_dir}}
+    ids_found = partial(
+        metadata_findings, served, checkpoints.cluster, checkpoints.node[0], kraft=checkpoints.is_of_kraft
+    )
     if isinstance(found, PartitionDir):
-        others = {each: parse_partition_dir(each.name) for each in {path, *place.siblings}}
-        of_ids = metadata_findings(others, checkpoints.cluster, checkpoints.node[0], kraft=checkpoints.is_of_kraft)
+        of_ids = ids_found()
         findings += [each for directory, each in of_ids.items() if directory == path]
     of_cluster = {} if checkpoints.cluster is None else checkpoints.cluster.topic_ids
     known_ids = TopicIds(topic_ids, of_cluster, place.siblings)
     planning = _Planning(place, drop_corrupt, known_ids, journals=stem.parent, known_journals=inside)
     changes, left = planning.plan(dict.fromkeys(findings))
+    written = {each.path.parent: each.topic_id for each in changes if each.topic_id and each.path.parent in served}
+    # The id that the user gives wins over those of other partitions, but not over the cluster's.
+    after = ids_found(written=written) if written and checkpoints.cluster is not None else {}
+    left += [Left(after[each], _of_written_id(after[each])) for each in written if each in after]
     touched = {place.data_dir, *(place.holding(each.path) for each in changes)}
     states = {each: state for each, state in states.items() if each.parent in touched}
     return RepairPlan(path, tuple(changes), tuple(left), None, known.strays, place, stem, states)
+
+
+def _of_written_id(finding: Finding) -> str:
+    """Return why a finding is left that is about a topic id which the repair writes."""
+    return f"with the topic id that is written, a broker {finding.rule.clean}"
 
 
 def journals_at(stem: Path, place: Place) -> Journals:
