@@ -106,6 +106,12 @@ def _counts(batches: Rows, path: str) -> Iterator[Finding]:
             batches[i], path, "last-offset-delta", "the last offset is less than the base offset",
             expected="at least 0", found=int(delta[i]),
         )  # fmt: skip
+    # The sum of base offset and delta has wrapped around.
+    for row in batches[(delta >= 0) & (batches["last_offset"] < batches["base_offset"])]:
+        yield about(
+            row, path, "largest-offset", "the last offset is beyond the largest that there is",
+            last_offset=INT64_MAX, expected=f"at most {INT64_MAX}", found=int(row["last_offset"]) + 2**64,
+        )  # fmt: skip
     count = batches["records_count"]
     for i in np.flatnonzero((count < 0) | ((count > delta + 1) & (delta >= 0))).tolist():
         yield about(
