@@ -43,8 +43,16 @@ def test_a_partition_that_fails_does_not_stop_the_others(kafkalog: Kafkalog, dat
 
 def test_an_interrupted_salvage_is_continued(kafkalog: Kafkalog, data_dir: Path, tmp_path: Path) -> None:
     assert kafkalog("salvage", data_dir / "billing-0", tmp_path / "new" / "billing-0").code == 0
-    assert kafkalog("salvage", data_dir, tmp_path / "new").code == 3
-    assert names(tmp_path / "new") == ["billing-0", "orders-0", "orders-10", "orders-2"]
+    # What a process leaves that is killed before the partition is complete, and after that; and a deleted topic.
+    for name in ("orders-0", "billing-0", "orders-2"):
+        (tmp_path / "new" / f"{name}.{'0' * 32}-delete").mkdir()
+    (tmp_path / "new" / f"orders-0.{'0' * 32}-delete" / "orders-0").mkdir()
+    (tmp_path / "new" / f"orders-2.{'0' * 32}-delete" / f"{0:020}.log").touch()
+    ran = kafkalog("salvage", data_dir, tmp_path / "new")
+    assert (ran.code, ran.err.count("\n")) == (0, 1)
+    assert "billing-0: left as it is, because it is there already" in ran.err
+    deleted = f"orders-2.{'0' * 32}-delete"
+    assert names(tmp_path / "new") == ["billing-0", "orders-0", "orders-10", "orders-2", deleted]
 
 
 @pytest.mark.parametrize("topic_id", ["short", "A" * 22, "é" * 22])
