@@ -1,12 +1,13 @@
 """`kafkalog recover DIR`: recover a data directory after an unclean stop, before a broker is started.
 
 text    a line per partition that was changed or failed, with the messages, then a summary
-json    {"version": 2, "partitions": [...], "summary": {...}}
+json    {"version": 2, "partitions": [...], "obstacles": [], "summary": {...}}
 """
 
 from __future__ import annotations
 
 import os
+import shlex
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -14,23 +15,27 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kafkalog.cli import FINDINGS, SOUND
+from kafkalog.cli import FINDINGS, SOUND, UNREADABLE
 from kafkalog.cli.common_options import LogPath, document_option, quiet_option
-from kafkalog.cli.json_shapes import JSON_VERSION, known, of_place, of_ranges, text_of
+from kafkalog.cli.json_shapes import JSON_VERSION, known, of_finding, of_place, of_ranges, text_of
 from kafkalog.cli.output import complain, counted, human_size, path_text, printable, write_text
 from kafkalog.cli.progress import Progress
 from kafkalog.cli.signals import raised
-from kafkalog.storage.data_dir.discover import partition_dir
+from kafkalog.errors import CorruptCheckpointError
+from kafkalog.storage.data_dir.discover import DataDir, discover
 
 if TYPE_CHECKING:
+    from kafkalog.fsck.findings import Finding
     from kafkalog.fsck.recovering import RecoveredPartition
 
 EPILOG = """\b
 Exit codes:
   0  the directory is marked as closed cleanly
-  1  some partition could not be recovered; the others are
+  1  some partition could not be recovered; the others are; or something else,
+     such as a foreign directory, keeps a broker from starting
   2  wrong usage
-  3  not a data directory, locked by a broker or another writer, or unreadable
+  3  not a data directory, locked by a broker or another writer, unreadable, or
+     with a damaged checkpoint
 
 As a broker does after an unclean stop, this reads each partition from its
 recovery point on, rebuilds indexes, leader epochs and producer state, and cuts
@@ -60,10 +65,14 @@ def recover(directory: Path, jobs: int | None, form: str, quiet: bool) -> int:
     """
     from kafkalog.fsck import recovering
 
-    size = recovering.bytes_to_recover(directory)
+    size = 0
+    # The recovery raises the error, unless the lock keeps it from beginning.
+    with suppress(CorruptCheckpointError):
+        size = recovering.bytes_to_recover(directory)
     start = time.monotonic()
     results: list[RecoveredPartition] = []
-    ended = False
+    obstacles: list[Finding] = []
+    ended, code = False, SOUND
     try:
         with raised(), Progress(lambda: size, quiet=quiet) as progress:
             for result in recovering.recover(
@@ -73,15 +82,31 @@ def recover(directory: Path, jobs: int | None, form: str, quiet: bool) -> int:
                 progress.clear()
                 _show(result, silent=quiet or form == "json")
         ended = True
+        obstacles = _obstacles(directory)
+    except CorruptCheckpointError as error:
+        complain(f"{error}; kafkalog repair {shlex.quote(str(directory))} mends it")
+        code = UNREADABLE
     finally:
         # Changes are reported also after an error or an interruption.
         summary = _summary(results, size, time.monotonic() - start)
         if form == "json":
-            partitions = [_fields(each) for each in results]
-            write_text(text_of({"version": JSON_VERSION, "partitions": partitions, "summary": summary}, 2) + "\n")
+            fields = {"partitions": list(map(_fields, results)), "obstacles": list(map(of_finding, obstacles))}
+            write_text(text_of({"version": JSON_VERSION, **fields, "summary": summary}, 2) + "\n")
         elif ended and not quiet:
             write_text(_sentence(summary) + "\n")
-    return FINDINGS if summary["failed"] else SOUND
+    for each in obstacles:
+        complain(f"a broker does not start: {each}")
+        if each.mend is not None:
+            complain(f"  to mend it: {each.mend}")
+    return code or (FINDINGS if summary["failed"] or obstacles else SOUND)
+
+
+def _obstacles(directory: Path) -> list[Finding]:
+    """Return what else keeps a broker from starting."""
+    from kafkalog.fsck.start_checks import obstacles
+
+    place = discover(directory)
+    return list(obstacles(place)) if isinstance(place, DataDir) else []
 
 
 def _summary(results: list[RecoveredPartition], size: int, seconds: float) -> dict[str, Any]:
@@ -103,18 +128,6 @@ def _show(result: RecoveredPartition, *, silent: bool) -> None:
             write_text(f"{result.topic_partition}: offsets {first}..{last} are lost\n")
     if result.error is not None:
         complain(f"{result.topic_partition} was not recovered: {result.error}")
-        if (mend := _mend(result.directory)) is not None:
-            complain(f"  to mend it: {mend}")
-
-
-def _mend(directory: Path) -> str | None:
-    """Return the command that mends what no broker loads in a partition; None if there is no such thing."""
-    from kafkalog.fsck.start_checks import refusal
-
-    with suppress(OSError):
-        found = refusal(partition_dir(directory))
-        return None if found is None else found.mend
-    return None
 
 
 def _fields(result: RecoveredPartition) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """`kafkalog repair PATH`: plan the repair of a damaged data directory or partition, make it, or undo it.
 
 text    a line per change, two per finding that is left, then what was done and what can be done
-json    {"version": 2, "changes": [...], "left": [...], ...}
+json    {"version": 2, "changes": [...], "left": [...], ...}; of --undo {"version": 2, "restored": [...], ...}
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def repair(  # noqa: PLR0917 # click passes them by name
     with --apply, mend it. No broker may run then.
     """
     if undo is not None:
-        return _undo(undo, silent=quiet or form == "json")
+        return _undo(undo, form, quiet=quiet)
     if path is None:
         raise click.UsageError("missing PATH")
     from kafkalog.fsck import apply_repair, plan_repair
@@ -130,11 +130,21 @@ def _telling_unfinished(plan: RepairPlan) -> Iterator[None]:
         raise
 
 
-def _undo(journal: Path, *, silent: bool) -> int:
+def _undo(journal: Path, form: str, *, quiet: bool) -> int:
     from kafkalog.fsck import undo_repair
+    from kafkalog.fsck.repair_journal import Journal
 
+    changed = dict.fromkeys(each.path for each in Journal.read(journal).steps)
     directory = undo_repair(journal)
-    if not silent:
+    if form == "json":
+        fields = {
+            "version": JSON_VERSION,
+            "path": path_text(directory),
+            "journal": path_text(journal),
+            "restored": [path_text(each) for each in changed],
+        }
+        write_text(text_of(fields, 2) + "\n")
+    elif not quiet:
         write_text(printable(f"{directory}: as before the repair; {journal} is deleted") + "\n")
     return SOUND
 

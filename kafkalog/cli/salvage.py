@@ -29,17 +29,18 @@ if TYPE_CHECKING:
 
 EPILOG = """\b
 Exit codes:
-  0  everything was copied
+  0  everything was copied, or was there already
   1  something was left out: lost bytes, damaged batches, torn tails
   2  wrong usage
-  3  no log in SRC, DEST exists or is locked, or a file cannot be read or
-     written; of a data directory, the other partitions are still copied
+  3  no log in SRC, DEST is locked, or the partition DEST exists, or a file
+     cannot be read or written; of a data directory, the other partitions are
+     still copied
 
 SRC is only read. Offsets, leader epochs and the topic id are those of SRC;
 empty batches take the place of damaged ones; indexes and producer state are
 built anew. A partition in DEST appears when it is complete, and is not made
-again: interrupted, the same command goes on with the others. No broker may run
-on the data directory of DEST.
+again: interrupted, the same command names it and goes on with the others. No
+broker may run on the data directory of DEST.
 
 \b
 Examples:
@@ -98,6 +99,9 @@ def salvage(  # noqa: PLR0917 # click passes them by name
                     raise
                 except (KafkaLogError, OSError) as error:
                     progress.clear()
+                    if is_data_dir and isinstance(error, FileExistsError) and not target.is_symlink():
+                        complain(f"{target}: left as it is, because it is there already")
+                        continue
                     complain(error)
                     code = max(code, exit_code_of(error))
                     continue

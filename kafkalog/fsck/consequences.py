@@ -121,6 +121,7 @@ RULES: dict[str, Rule] = {
     # Files.
     "unreadable": Rule(_NO_START, _FATAL, _SAME),
     "unreadable, not-permitted": Rule(_DOUBTFUL, "reads it, or stops if its user may not read it either", _SAME),
+    "unreadable, directory": Rule(_NO_START, _FATAL, _SAME, "mv {path} ASIDE"),
     "not-a-log": Rule(_LOST, "passes over it, if it is no file; else serves its bytes", _SAME, "mv {path} ASIDE"),
     "file-changed": _accepted,
     "segment-gone": Rule(_HARMLESS, "nothing: it was deleted after its directory was listed", _SAME),
@@ -289,6 +290,9 @@ RULES: dict[str, Rule] = {
     "partition-twice": Rule(_NO_START, "does not start", _SAME, _REPAIR),
     "partition-name": Rule(_DOUBTFUL, "serves it under its usual name", _SAME, _RENAME),
     "foreign-log-name": Rule(_NO_START, "does not start", _SAME, _REPAIR),
+    "foreign-log-name, digits": Rule(
+        _WRONG, "opens the file that has the offset as 20 digits: a new segment without records", _SAME, _REPAIR
+    ),
     "directory-delete": Rule(_HARMLESS, "deletes it", _SAME),
     "directory-delete, needed": Rule(_DELETED, "deletes it, and begins the partition anew", _SAME, _RENAME),
     "directory-future": Rule(_REBUILT, "makes it the partition, if the move was complete, or goes on moving it", _SAME),

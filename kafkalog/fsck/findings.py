@@ -36,8 +36,9 @@ class Finding:
             before the recovery point, "stopped" in the last one after a clean stop, "empty" in a log without segments,
             "unindexed" in a segment without an offset index, "hiding" of an index that hides the records of a segment,
             "known" of a topic that the cluster has, "completed" of a left-over file that is put in place, "needed" of
-            what is deleted though it is the only copy, "not-permitted" of what this user may not read, "space" of a
-            name with one, "not-utf-8" of one that is not, the name of a checkpoint; `RULES` has `torn-tail, sealed`,
+            what is deleted though it is the only copy, "not-permitted" of what this user may not read, "directory" of
+            one in the place of a file, "space" of a name with one, "not-utf-8" of one that is not, "digits" of an
+            offset with another number of digits than 20, the name of a checkpoint; `RULES` has `torn-tail, sealed`,
             for example.
         partition: The partition, `<topic>-<number>`, of a wrong line in a checkpoint; else None.
         arguments: What the command that mends it is given beside the path.
@@ -134,6 +135,7 @@ def unreadable(path: str | os.PathLike[str], error: OSError) -> Finding:
     """Return the finding about a file or a directory that cannot be read, or that this user may not read."""
     message = f"{error.strerror or error}{owner_hint(path, error)}"
     situation = "not-permitted" if isinstance(error, PermissionError) else ""
+    situation = "directory" if isinstance(error, IsADirectoryError) else situation
     return Finding("unreadable", os.fspath(path), message, situation=situation)
 
 

@@ -19,10 +19,13 @@ from kafkalog.storage.file_names import (
     DELETED_SUFFIX,
     INDEX_SUFFIX,
     LOG_SUFFIX,
+    SNAPSHOT_SUFFIX,
     SWAP_SUFFIX,
     TEMPORARY_SUFFIX,
     TIME_INDEX_SUFFIX,
     TXN_INDEX_SUFFIX,
+    offset_file,
+    offset_of_broker,
     parse_partition_dir,
     segment_base_offset,
 )
@@ -31,6 +34,8 @@ from kafkalog.storage.remote_path import RemotePath
 from kafkalog.storage.segment.file_message_set import FileMessageSet
 
 _INDEXES = INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX
+_WITH_20_DIGITS = LOG_SUFFIX, *_INDEXES
+_OTHERS_OF_AN_OFFSET = SNAPSHOT_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX
 _LEFT_OVER = {
     DELETED_SUFFIX: "a file to be deleted, which a broker had no time for",
     CLEANED_SUFFIX: "the draft of a compacted segment, which a broker deletes",
@@ -88,13 +93,14 @@ def partition_layout(directory: Path, names: Names) -> Iterator[Finding]:
     """Yield the findings about the names of the files of a partition."""
     yield from dangling_findings(directory, names)
     yield from modes(directory, names)
+    yield from _in_place_of_files(directory, names)
     swaps = completed_swaps(names.files)
     left_over: dict[str, list[str]] = {}
     completed, orphans = list[str](), list[tuple[Path, Path]]()
     for name in sorted(names.files):
         path = directory / name
-        if path.suffix in {LOG_SUFFIX, *_INDEXES} and not name.removesuffix(path.suffix).isdecimal():
-            yield Finding("foreign-log-name", str(path), "the name is not an offset: a broker does not start with it")
+        if (foreign := _foreign_name(path)) is not None:
+            yield foreign
         elif name in swaps:
             completed.append(str(path))
         elif path.suffix in {SWAP_SUFFIX, CLEANED_SUFFIX} and _is_only_copy(path, names):
@@ -134,6 +140,36 @@ def _is_only_copy(path: Path, names: Names) -> bool:
         # It is a finding itself.
         return max(bases) < base
     return last is None or last < base
+
+
+def _in_place_of_files(directory: Path, names: Names) -> Iterator[Finding]:
+    """Yield the findings about directories with the name of a file that a broker opens, besides its state files.
+
+    It passes over one that is named like a segment, unless there is no other: then it creates the first segment.
+    """
+    has_segments = any(name.endswith(LOG_SUFFIX) for name in names.files)
+    opened = _INDEXES + (SNAPSHOT_SUFFIX,) + (() if has_segments else (LOG_SUFFIX,))
+    for name in sorted(names.directories):
+        if name.endswith(opened) and offset_of_broker(name) is not None:
+            path = directory / name
+            yield unreadable(path, IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path)))
+
+
+def _foreign_name(path: Path) -> Finding | None:
+    """Return the finding about a file whose name does not begin with its offset as a broker writes it."""
+    name = path.name
+    suffix = next((each for each in (*_WITH_20_DIGITS, *_OTHERS_OF_AN_OFFSET) if name.endswith(each)), None)
+    if suffix is None:
+        return None
+    offset = offset_of_broker(name)
+    if offset is None:
+        message = "the name does not begin with an offset: a broker does not start with it"
+        return Finding("foreign-log-name", str(path), message)
+    meant = offset_file(path.parent, offset, suffix).name
+    if suffix in _WITH_20_DIGITS and (offset < 0 or name != meant):
+        message = "the name is not an offset of 20 digits: a broker takes it for the file that has such a name"
+        return Finding("foreign-log-name", str(path), message, expected=meant, found=name, situation="digits")
+    return None
 
 
 def _orphaned(orphans: list[tuple[Path, Path]]) -> Iterator[Finding]:

@@ -14,8 +14,8 @@ import logging
 import os
 import time
 from bisect import bisect_right
-from collections.abc import Generator, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,6 +28,7 @@ from kafkalog.storage.data_dir.discover import DataDir, discover
 from kafkalog.storage.data_dir.session import Checkpoints, Session, covered_by_clean_shutdown, read_checkpoints
 from kafkalog.storage.file_names import TopicPartition, parse_partition_dir, segment_files
 from kafkalog.storage.log_config import LogConfig
+from kafkalog.storage.read_only_log import ReadOnlyLog
 from kafkalog.storage.recovery.log_loader import Opening
 from kafkalog.storage.remote_path import local_path
 from kafkalog.storage.unified_log import WritableLog
@@ -110,12 +111,13 @@ def recover(
     directory = local_path(data_dir).absolute()
     if was_clean_shutdown(directory):
         return
+    _ensure_data_dir(directory)
     with ExitStack() as ends:
         # Called last, when the marker is written.
         ends.callback(_give_to_owner, directory)
+        session, targets = _begin(DirectoryLock(directory), ends), dict[Path, Session]()
         # Before anything is changed: the tasks read the checkpoints.
         tasks = _tasks(directory, config)
-        session, targets = _begin(DirectoryLock(directory), ends), dict[Path, Session]()
         for task in tasks:
             if (target := target_of_link(task.directory)) is not None:
                 targets[task.directory] = _begin(DirectoryLock(target.parent, target.name), ends)
@@ -141,7 +143,10 @@ def bytes_to_recover(data_dir: str | os.PathLike[str]) -> int:
         NotALogError, CorruptCheckpointError, OSError: As `recover`.
     """
     directory = local_path(data_dir).absolute()
-    return 0 if was_clean_shutdown(directory) else sum(task.size for task in _tasks(directory, None))
+    if was_clean_shutdown(directory):
+        return 0
+    _ensure_data_dir(directory)
+    return sum(task.size for task in _tasks(directory, None))
 
 
 def _begin(lock: DirectoryLock, ends: ExitStack) -> Session:
@@ -155,10 +160,13 @@ def _begin(lock: DirectoryLock, ends: ExitStack) -> Session:
     return session
 
 
-def _tasks(directory: Path, config: LogConfig | None) -> list[_Task]:
-    """Return the partitions to recover, those with most bytes first."""
+def _ensure_data_dir(directory: Path) -> None:
     if not isinstance(discover(directory), DataDir):
         raise NotALogError("not a data directory, which recovery needs: give the one that it is in", str(directory))
+
+
+def _tasks(directory: Path, config: LogConfig | None) -> list[_Task]:
+    """Return the partitions to recover, those with most bytes first."""
     known, tasks = read_checkpoints(directory), []
     directories: dict[TopicPartition, Path] = {}
     for each in covered_by_clean_shutdown(directory):
@@ -191,6 +199,7 @@ def _recover_partition(task: _Task, advance: Advance) -> RecoveredPartition:
                 message = "no checkpoint can have the topic's name, which has a space or is not UTF-8: mv it ASIDE"
                 raise NotALogError(message, str(task.directory))
             bases = [base for base, _ in segment_files(task.directory)]
+            ended = _end_before(task, bases)
             opening = Opening(progress=progress)
             log = WritableLog.load_checkpointed(task.directory, task.config, opening, task.known)
             log.close()
@@ -204,7 +213,7 @@ def _recover_partition(task: _Task, advance: Advance) -> RecoveredPartition:
     lost = (end, once - 1) if end < once else None
     if bases and log.first_base_offset > bases[-1]:
         # The log ended before its start: all of it was deleted.
-        lost = bases[0], max(bases[0], once - 1)
+        lost = bases[0], max(bases[0], once - 1, ended - 1)
     return RecoveredPartition(
         directory=task.directory,
         topic_partition=task.partition,
@@ -216,6 +225,14 @@ def _recover_partition(task: _Task, advance: Advance) -> RecoveredPartition:
         first_base_offset=log.first_base_offset,
         lost_offsets=lost,
     )
+
+
+def _end_before(task: _Task, bases: Sequence[int]) -> int:
+    """Return the log end if the log may end before its start, so that all of it is deleted; else, or if unknown, 0."""
+    if bases and task.known.log_starts.get(task.partition, 0) > bases[-1]:
+        with suppress(KafkaLogError, OSError), ReadOnlyLog(task.directory, from_first_segment=True) as log:
+            return log.log_end_offset
+    return 0
 
 
 def _give_to_owner(directory: Path) -> None:

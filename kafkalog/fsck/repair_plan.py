@@ -56,8 +56,16 @@ _CODES: dict[Mending, str] = {
 MENDINGS: dict[str, Mending] = {code: mending for mending, codes in _CODES.items() for code in codes.split("; ")}
 """The change that mends findings of a code; as in `RULES`, with a situation where that matters."""
 
+
+def mending_of(finding: Finding) -> Mending | None:
+    """Return the kind of change that mends a finding; None if there is none."""
+    return MENDINGS.get(f"{finding.code}, {finding.situation}") or MENDINGS.get(finding.code)
+
+
 REBUILDING = {Mending.CUT, Mending.DROP, Mending.INDEXES, Mending.SNAPSHOTS, Mending.EPOCHS, Mending.SETTLE}
 """The changes that follow from a recovery of the partition's whole log."""
+OF_SOUND_BATCHES = {Mending.INDEXES, Mending.EPOCHS}
+"""Those of them that mend what keeps a broker from starting also beside a damaged log, from its sound batches."""
 _FROM_LINES, _FROM_EPOCHS = "write it anew from the lines that can be read", "write it anew from the leader epochs"
 # A text names at most so many files or dropped lines, and shows at most so many characters of a line.
 _MOST_NAMED, _MOST_SHOWN = 10, 120

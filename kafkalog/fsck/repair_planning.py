@@ -1,6 +1,7 @@
 """The plan of a repair: `plan_repair`. It only reads; `repairing` carries it out.
 
-Rebuilt files follow from the log, so nothing is rebuilt beside a damaged log until its damage is dropped.
+Rebuilt files follow from the log, so nothing is rebuilt beside a damaged log until its damage is dropped, except files
+that keep a broker from starting: they are made from the sound batches.
 """
 
 import os
@@ -8,6 +9,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from kafkalog._speedups.row_counts import count_rows
@@ -18,7 +20,7 @@ from kafkalog.fsck.findings import Finding
 from kafkalog.fsck.layout_checks import LEFT_OVER, names_in
 from kafkalog.fsck.repair_journal import APPLYING, UNDOING, Journals, State, journals_of, state_of
 from kafkalog.fsck.repair_plan import (
-    MENDINGS,
+    OF_SOUND_BATCHES,
     REBUILDING,
     Change,
     Left,
@@ -28,6 +30,7 @@ from kafkalog.fsck.repair_plan import (
     Place,
     RepairPlan,
     is_of_form,
+    mending_of,
 )
 from kafkalog.fsck.salvaging import lost_offsets
 from kafkalog.fsck.state_checks import metadata_findings
@@ -110,17 +113,29 @@ def plan_repair(
     states = states_of([place.data_dir, *place.partitions])
     findings = list(verify_path(path, Options(progress=progress, jobs=jobs, expect_all=True)))
     checkpoints = Checkpoints(place.data_dir)
+    served = {each: parse_partition_dir(each.name) for each in {path, *place.siblings} - {place.data_dir}}
+    ids_found = partial(
+        metadata_findings, served, checkpoints.cluster, checkpoints.node[0], kraft=checkpoints.is_of_kraft
+    )
     if isinstance(found, PartitionDir):
-        others = {each: parse_partition_dir(each.name) for each in {path, *place.siblings}}
-        of_ids = metadata_findings(others, checkpoints.cluster, checkpoints.node[0], kraft=checkpoints.is_of_kraft)
+        of_ids = ids_found()
         findings += [each for directory, each in of_ids.items() if directory == path]
     of_cluster = {} if checkpoints.cluster is None else checkpoints.cluster.topic_ids
     known_ids = TopicIds(topic_ids, of_cluster, place.siblings)
     planning = _Planning(place, drop_corrupt, known_ids, journals=stem.parent, known_journals=inside)
     changes, left = planning.plan(dict.fromkeys(findings))
+    written = {each.path.parent: each.topic_id for each in changes if each.topic_id and each.path.parent in served}
+    # The id that the user gives wins over those of other partitions, but not over the cluster's.
+    after = ids_found(written=written) if written and checkpoints.cluster is not None else {}
+    left += [Left(after[each], _of_written_id(after[each])) for each in written if each in after]
     touched = {place.data_dir, *(place.holding(each.path) for each in changes)}
     states = {each: state for each, state in states.items() if each.parent in touched}
     return RepairPlan(path, tuple(changes), tuple(left), None, known.strays, place, stem, states)
+
+
+def _of_written_id(finding: Finding) -> str:
+    """Return why a finding is left that is about a topic id which the repair writes."""
+    return f"with the topic id that is written, a broker {finding.rule.clean}"
 
 
 def journals_at(stem: Path, place: Place) -> Journals:
@@ -204,7 +219,7 @@ class _Planning:
         )
         # Findings without harm are ignored, except left-over files and preallocated tails.
         found = [
-            (each, MENDINGS.get(f"{each.code}, {each.situation}") or MENDINGS.get(each.code))
+            (each, mending_of(each))
             for each in findings
             if each.code in {"left-over", "preallocated-tail"} or each.severity is not Severity.INFO
         ]
@@ -247,13 +262,15 @@ class _Planning:
         codes = {finding.code for finding, _ in found}
         kinds = {mending for _, mending in found}
         blocked = next((why for code, why in _BLOCKING.items() if code in codes), "")
-        if not blocked and Mending.DROP in kinds and not self._drop_corrupt:
+        is_damaged = not blocked and Mending.DROP in kinds and not self._drop_corrupt
+        if is_damaged:
             blocked = "the log is damaged: mend that first"
         rewritten = bool(kinds & {Mending.CUT, Mending.DROP}) and not blocked
         planned: list[tuple[Finding, Mending | None, str]] = []
         for finding, mending in found:
             why = self._why_not(finding, mending, directory)
-            if not why and mending in REBUILDING:
+            urgent = finding.consequence is Consequence.NO_START and mending in OF_SOUND_BATCHES
+            if not why and mending in REBUILDING and not (is_damaged and urgent):
                 why = blocked
             # With a file of another format no broker starts: any other one is better.
             doubted = "leader-epoch" in codes and finding.code != "leader-epoch-format"

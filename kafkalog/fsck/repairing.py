@@ -25,7 +25,7 @@ from kafkalog.fsck.repair_journal import (
     lock_files,
     restore_directories,
 )
-from kafkalog.fsck.repair_plan import REBUILDING, Change, Mending, Place, RepairPlan
+from kafkalog.fsck.repair_plan import REBUILDING, Change, Mending, Place, RepairPlan, mending_of
 from kafkalog.fsck.repair_planning import PathLike, journals_at, states_of
 from kafkalog.fsck.walk import header_at
 from kafkalog.storage.checkpoint.checkpoint_file import (
@@ -46,6 +46,7 @@ from kafkalog.storage.file_names import (
     TopicPartition,
     parse_partition_dir,
     real_path,
+    segment_base_offset,
     segment_files,
 )
 from kafkalog.storage.files.open_source import open_source
@@ -164,7 +165,7 @@ class _Staging:
             else:
                 self._stage(change)
         for directory, work in works.items():
-            self._rebuild(directory, work)
+            self._rebuild(directory, work, self._damage_left(directory))
         for name, offsets in self._offsets.items():
             self._stage_checkpoint(name, offsets)
         shutil.rmtree(self._scratch)
@@ -190,7 +191,19 @@ class _Staging:
             case Mending.ASIDE:
                 self._journal.stage(path, None)
 
-    def _rebuild(self, directory: Path, work: Work) -> None:
+    def _damage_left(self, directory: Path) -> set[str]:
+        """Return the names of the segments of a partition that stay damaged."""
+        found = [each.finding for each in self._plan.left if self._place.holding(Path(each.finding.path)) == directory]
+        names = {Path(each.path).name for each in found}
+        is_damaged = any(mending_of(each) is Mending.DROP for each in found)
+        return {name for name in names if segment_base_offset(name) is not None} if is_damaged else set()
+
+    def _rebuild(self, directory: Path, work: Work, damaged: set[str]) -> None:
+        """Stage what is rebuilt of a partition; beside `damaged` segments only the files that the findings are about.
+
+        These follow from the sound batches, and the segments stay as they are.
+        """
+        work.drops |= damaged
         work.left_out |= {path.name for path in self._aside if path.parent == directory}
         start = self._offset(LOG_START_OFFSET_CHECKPOINT, directory)
         corrected = self._offsets.get(LOG_START_OFFSET_CHECKPOINT, {})
@@ -198,13 +211,16 @@ class _Staging:
         if partition in corrected:
             start = corrected[partition]
         result = rebuilt(directory, self._scratch / "partition", work, start or 0)
+        mended = {finding.path for change in self._plan.changes for finding in change.findings}
         for name, made in result.files.items():
+            if damaged and str(directory / name) not in mended:
+                continue
             if name in work.cuts and name not in work.drops:
                 self._journal.stage_cut(directory / name, work.cuts[name])
             else:
                 self._journal.stage(real_path(directory) / name, made)
         shutil.rmtree(self._scratch / "partition")
-        if work.cuts or work.drops:
+        if not damaged and (work.cuts or work.drops):
             self._lower(directory, result.log_end_offset)
             if start is not None and not result.first_base_offset < start <= result.log_end_offset:
                 self._set(LOG_START_OFFSET_CHECKPOINT, directory, None)

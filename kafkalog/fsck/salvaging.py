@@ -169,6 +169,7 @@ def salvage(
         # The new partition, once it is there: until then nothing has changed in the data directory.
         session, created = Session(DirectoryLock.of_partition(destination)), list[str]()
         try:
+            _remove_interrupted(destination)
             if destination.exists() and any(destination.iterdir()):
                 raise FileExistsError(EEXIST, "the destination is not empty", str(destination))
             topic_id = _topic_id(source, destination, partition.topic, topic_id)
@@ -303,6 +304,13 @@ def _temporary(destination: Path) -> Iterator[Path]:
         yield path
     finally:
         shutil.rmtree(path, ignore_errors=True)
+
+
+def _remove_interrupted(destination: Path) -> None:
+    """Delete the directories of `_temporary` that killed processes have left. Those of a broker contain files."""
+    for path in destination.parent.glob(f"{destination.name}.*-delete"):
+        if {each.name for each in path.iterdir()} <= {destination.name}:
+            shutil.rmtree(path)
 
 
 @dataclass(frozen=True, slots=True)

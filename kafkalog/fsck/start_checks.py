@@ -1,4 +1,4 @@
-"""Checks of the files of a partition that keep a broker from starting, without reading its segments."""
+"""Checks of what keeps a broker from starting, without reading segments: `obstacles` of a data directory."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -6,16 +6,48 @@ from itertools import chain
 from pathlib import Path
 
 from kafkalog.errors import CorruptIndexError, KafkaLogError
+from kafkalog.fsck.checkpoint_checks import Checkpoints
 from kafkalog.fsck.consequences import Consequence
 from kafkalog.fsck.findings import Finding, unreadable
-from kafkalog.fsck.layout_checks import Names, names_in, partition_layout
+from kafkalog.fsck.layout_checks import Names, directory_layout, names_in, partition_layout
 from kafkalog.fsck.producer_checks import transaction_index_fault
 from kafkalog.fsck.state_checks import of_error
 from kafkalog.storage.checkpoint.leader_epoch_cache import LeaderEpochCache
 from kafkalog.storage.checkpoint.partition_metadata_file import read_partition_metadata
-from kafkalog.storage.data_dir.discover import PartitionDir
-from kafkalog.storage.file_names import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, TXN_INDEX_SUFFIX
+from kafkalog.storage.data_dir.discover import DataDir, PartitionDir
+from kafkalog.storage.file_names import (
+    LEADER_EPOCH_CHECKPOINT,
+    LOG_SUFFIX,
+    PARTITION_METADATA,
+    TXN_INDEX_SUFFIX,
+    segment_base_offset,
+)
 from kafkalog.storage.index.transaction_index import TransactionIndex
+
+
+def obstacles(place: DataDir) -> Iterator[Finding]:
+    """Yield the findings about files and names in a data directory with which a broker does not start.
+
+    Raises:
+        OSError: A directory cannot be listed.
+    """
+    found = chain(
+        Checkpoints(place.path).file_findings(),
+        directory_layout(place.path, names_in(place.path)),
+        *map(obstacles_of_partition, place.partitions),
+    )
+    yield from (each for each in dict.fromkeys(found) if each.consequence is Consequence.NO_START)
+
+
+def obstacles_of_partition(partition: PartitionDir) -> Iterator[Finding]:
+    """Yield the findings about files of a partition with which a broker does not start, or that cannot be read.
+
+    Raises:
+        OSError: The partition cannot be listed.
+    """
+    names = names_in(partition.path)
+    found = chain(start_findings(partition, names), partition_layout(partition.path, names))
+    yield from (each for each in found if each.consequence is Consequence.NO_START or each.code == "unreadable")
 
 
 def start_findings(partition: PartitionDir, names: Names) -> Iterator[Finding]:
@@ -28,7 +60,9 @@ def start_findings(partition: PartitionDir, names: Names) -> Iterator[Finding]:
         checks.append((directory / PARTITION_METADATA, "partition-metadata-format", read_partition_metadata))
     indexes = sorted(name for name in names.files if name.endswith(TXN_INDEX_SUFFIX))
     checks += [
-        (directory / name, "", _read_transactions) for name in indexes if name[: -len(TXN_INDEX_SUFFIX)].isdecimal()
+        (directory / name, "", _read_transactions)
+        for name in indexes
+        if segment_base_offset(name.replace(TXN_INDEX_SUFFIX, LOG_SUFFIX)) is not None
     ]
     for path, code, read in checks:
         try:
@@ -41,17 +75,6 @@ def start_findings(partition: PartitionDir, names: Names) -> Iterator[Finding]:
                 yield fault
         except KafkaLogError as error:
             yield of_error(code, path, error)
-
-
-def refusal(partition: PartitionDir) -> Finding | None:
-    """Return the first reason in a partition's files for which a broker may not start; None without one.
-
-    Raises:
-        OSError: The partition cannot be listed.
-    """
-    names = names_in(partition.path)
-    found = chain(start_findings(partition, names), partition_layout(partition.path, names))
-    return next((each for each in found if each.consequence is Consequence.NO_START or each.code == "unreadable"), None)
 
 
 def _read_transactions(path: Path) -> None:

@@ -156,6 +156,7 @@ def metadata_findings(
     node: int | None = None,
     *,
     kraft: bool = False,
+    written: Mapping[Path, str] | None = None,
 ) -> dict[Path, Finding]:
     """Return for each directory of a data directory the finding about its `partition.metadata`, if there is one.
 
@@ -164,10 +165,11 @@ def metadata_findings(
         cluster: What the cluster's metadata say; without them, the partitions are compared with each other.
         node: The broker; None if it is unknown.
         kraft: Whether it is known that a broker of KRaft serves them, which needs the file.
+        written: The topic ids that are taken instead of the file's, by directory.
     """
     found: dict[Path, Finding] = {}
-    ids: dict[Path, str] = {}
-    for directory in partitions:
+    ids = dict(written or {})
+    for directory in (each for each in partitions if each not in (written or {})):
         path = directory / PARTITION_METADATA
         try:
             metadata = read_partition_metadata(path)

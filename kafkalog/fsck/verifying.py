@@ -296,7 +296,7 @@ def _counted(
     """
     start, unread = time.monotonic(), set[str]()
     for finding in findings:
-        if finding.code == "unreadable" and finding.path in unread:
+        if finding.path in unread:
             continue
         if finding.code == "unreadable":
             unread.add(finding.path)

@@ -20,7 +20,7 @@ from kafkalog.fsck.findings import Finding
 from kafkalog.fsck.health import damage_of, is_hidden_by_index, near_end_of
 from kafkalog.fsck.layout_checks import directory_layout, names_in
 from kafkalog.fsck.recovering import bytes_to_recover
-from kafkalog.fsck.start_checks import refusal
+from kafkalog.fsck.start_checks import obstacles_of_partition
 from kafkalog.fsck.state_checks import metadata_findings
 from kafkalog.scan.transactions import hanging_in
 from kafkalog.storage.checkpoint.checkpoint_file import OffsetCheckpointFile
@@ -204,7 +204,7 @@ class DirectoryStatus:
         except KafkaLogError as error:
             problem = str(error)
         if not quick and (problem is None or health is Health.HANGING):
-            refused = refusal(partition) or self._set_aside.get(partition.path)
+            refused = next(obstacles_of_partition(partition), None) or self._set_aside.get(partition.path)
             if refused is not None:
                 problem = str(refused)
                 health = Health.UNREADABLE if refused.code == "unreadable" else Health.DAMAGED

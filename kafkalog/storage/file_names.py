@@ -42,6 +42,7 @@ CLUSTER_METADATA_TOPIC = "__cluster_metadata"
 
 _SEGMENT = re.compile(r"([0-9]{20})\.log")
 _TOO_LONG = re.compile(r"0+([0-9]{20}\.log)")
+_JAVA_LONG = re.compile(r"[+-]?\d{1,400}")
 _GOING_AWAY = re.compile(r"^(\S+)-(\S+)\.([0-9a-f]{32})-(delete|future|stray)$")
 _PARTITION = re.compile(r"\d+", re.ASCII)
 _TOPIC = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}", re.ASCII)
@@ -88,6 +89,16 @@ def segment_base_offset(name: str) -> int | None:
     """Return the base offset in a segment file's name; None for other names."""
     match = _SEGMENT.fullmatch(name)
     return int(match[1]) if match and int(match[1]) <= INT64_MAX else None
+
+
+def offset_of_broker(name: str) -> int | None:
+    """Return the offset that a broker takes from a file's name, the number before the first dot; None if it has none.
+
+    It then opens the file of this offset with 20 digits, whatever the name was.
+    """
+    number = name.partition(".")[0]
+    offset = int(number) if _JAVA_LONG.fullmatch(number) else None
+    return offset if offset is not None and -INT64_MAX - 1 <= offset <= INT64_MAX else None
 
 
 def meant_segment(name: str) -> str | None:

@@ -14,6 +14,7 @@ import pytest
 
 from kafkalog.fsck import recovering
 from kafkalog.fsck.repair_journal import Journal
+from kafkalog.storage.data_dir.directory_lock import DirectoryLock
 from kafkalog.storage.file_names import (
     CLEAN_SHUTDOWN_FILE,
     HIGH_WATERMARK_CHECKPOINT,
@@ -42,8 +43,16 @@ def test_a_partition_that_fails_does_not_stop_the_others(kafkalog: Kafkalog, dat
 
 def test_an_interrupted_salvage_is_continued(kafkalog: Kafkalog, data_dir: Path, tmp_path: Path) -> None:
     assert kafkalog("salvage", data_dir / "billing-0", tmp_path / "new" / "billing-0").code == 0
-    assert kafkalog("salvage", data_dir, tmp_path / "new").code == 3
-    assert names(tmp_path / "new") == ["billing-0", "orders-0", "orders-10", "orders-2"]
+    # What a process leaves that is killed before the partition is complete, and after that; and a deleted topic.
+    for name in ("orders-0", "billing-0", "orders-2"):
+        (tmp_path / "new" / f"{name}.{'0' * 32}-delete").mkdir()
+    (tmp_path / "new" / f"orders-0.{'0' * 32}-delete" / "orders-0").mkdir()
+    (tmp_path / "new" / f"orders-2.{'0' * 32}-delete" / f"{0:020}.log").touch()
+    ran = kafkalog("salvage", data_dir, tmp_path / "new")
+    assert (ran.code, ran.err.count("\n")) == (0, 1)
+    assert "billing-0: left as it is, because it is there already" in ran.err
+    deleted = f"orders-2.{'0' * 32}-delete"
+    assert names(tmp_path / "new") == ["billing-0", "orders-0", "orders-10", "orders-2", deleted]
 
 
 @pytest.mark.parametrize("topic_id", ["short", "A" * 22, "é" * 22])
@@ -104,6 +113,40 @@ def test_an_interrupted_recovery_tells_what_it_changed(
     else:
         assert "bytes removed" in ran.out or "truncated" in ran.out
     assert "ended by SIGTERM" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        ("notes/", "foreign-directory"),
+        ("meta.properties", "meta-properties-format"),
+        ("orders-2/x.snapshot", "foreign-log-name"),
+    ],
+)
+def test_a_recovery_names_what_else_keeps_a_broker_from_starting(
+    kafkalog: Kafkalog, data_dir: Path, name: str, code: str
+) -> None:
+    (data_dir / name).mkdir() if name.endswith("/") else (data_dir / name).write_text("x\n")
+    for partitions in (4, 0):
+        ran = kafkalog("recover", "-j", "1", "-o", "json", data_dir)
+        report = json.loads(ran.out)
+        assert (ran.code, report["summary"]["partitions"]) == (1, partitions)
+        assert [each["code"] for each in report["obstacles"]] == [code]
+        assert f"a broker does not start: {data_dir / name}" in ran.err
+
+
+def test_a_recovery_ends_before_a_damaged_checkpoint_unless_the_directory_is_locked(
+    kafkalog: Kafkalog, data_dir: Path
+) -> None:
+    (data_dir / "replication-offset-checkpoint").write_text("x\n")
+    with DirectoryLock(data_dir).acquire():
+        assert "it is open in this process" in kafkalog("recover", data_dir).err
+    ran = kafkalog("recover", "-j", "1", "-o", "json", data_dir)
+    assert (ran.code, json.loads(ran.out)["partitions"]) == (3, [])
+    assert "replication-offset-checkpoint: line 1" in ran.err
+    assert f"kafkalog repair {data_dir} mends it" in ran.err
+    assert kafkalog("repair", "--apply", data_dir).code == 0
+    assert kafkalog("recover", "-j", "1", data_dir).code == 0
 
 
 # --- repair

@@ -96,7 +96,7 @@ def test_unreadable_files_do_not_hide_the_others(kafkalog: Kafkalog, data_dir: P
     assert ran.code == 3
     *told, summary = ran.out.splitlines()
     findings = [line for line in told if ": error " in line]
-    assert [line.split(": ")[1].split()[1] for line in findings] == ["unreadable", "not-a-log", "crc-mismatch"]
+    assert [line.split(": ")[1].split()[1] for line in findings] == ["unreadable", "unreadable", "crc-mismatch"]
     assert summary.endswith(": 3 errors, 0 warnings, 2 unreadable")
 
 

@@ -237,6 +237,23 @@ def test_a_partition_that_the_cluster_does_not_have_here_is_found(data: Path, no
     assert told(data) == [("replica-not-assigned", "set-aside", f"{PLAIN}/{PARTITION_METADATA}")]
 
 
+def test_a_repair_leaves_what_the_topic_id_that_it_writes_leads_to(data: Path) -> None:
+    cluster(data, topic("v2-none", ONE), partition(ONE, 0, (1,)))
+    shutil.copytree(data / PLAIN, data / "v2-none-1")
+    for name in (PLAIN, "v2-none-1"):
+        (data / name / PARTITION_METADATA).unlink(missing_ok=True)
+    plan = plan_repair(data)
+    assert [each.topic_id for each in plan.changes] == [ONE, ONE]
+    (left,) = plan.left
+    assert (left.finding.code, left.finding.path) == (
+        "replica-not-assigned",
+        str(data / "v2-none-1" / PARTITION_METADATA),
+    )
+    assert "renames it -stray" in left.why
+    apply_repair(plan)
+    assert [each.finding.code for each in plan_repair(data).left] == ["replica-not-assigned"]
+
+
 def test_a_directory_with_the_id_of_another_topic_is_loaded_and_not_served(data: Path) -> None:
     shutil.copytree(data / PLAIN, data / "ghost-0")
     assert told(data) == [("topic-name-differs", "doubtful", f"ghost-0/{PARTITION_METADATA}")]

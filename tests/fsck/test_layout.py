@@ -100,10 +100,65 @@ def test_a_partition_that_is_being_moved_here_takes_its_place(data: Path) -> Non
     assert told(data) == [("directory-future", "rebuilt", name)]
 
 
-@pytest.mark.parametrize("name", ["notes.log", "copy-of-00000000000000000000.index"])
-def test_a_segment_or_index_whose_name_is_no_offset_keeps_a_broker_from_starting(data: Path, name: str) -> None:
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("notes.log", "copy-of-00000000000000000000.index", ".log", "9" * 20 + ".log", ".snapshot", "x.snapshot"),
+        *("x.log.cleaned", "x.log.swap", "x.index.swap", f"{2**63}.txnindex", "1_0.timeindex"),
+    ],
+)
+def test_a_file_whose_name_begins_with_no_offset_keeps_a_broker_from_starting(data: Path, name: str) -> None:
     (data / PLAIN / name).touch()
     assert told(data) == [("foreign-log-name", "no-start", f"{PLAIN}/{name}")]
+    assert told(data, only=frozenset({"checkpoints"})) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        *(("5.log", 5), ("+5.log", 5), (f"{0:021}.log", 0), (f"{0:020}.copy.log", 0)),
+        ("5.timeindex", 5),
+    ],
+)
+def test_a_number_without_20_digits_stands_for_the_file_that_has_them(data: Path, name: str, meant: int) -> None:
+    shutil.copy2(segments(data, PLAIN)[0], data / PLAIN / name)
+    (found,) = findings(data)
+    assert (found.code, str(found.consequence), found.path) == (
+        *("foreign-log-name", "served-wrongly"),
+        str(data / PLAIN / name),
+    )
+    assert found.expected == f"{meant:020}{Path(name).suffix}"
+
+
+@pytest.mark.parametrize("name", ["x.log.deleted", "5.snapshot", "-5.log.cleaned"])
+def test_other_files_may_have_a_number_of_fewer_digits_or_be_deleted(data: Path, name: str) -> None:
+    (data / PLAIN / name).touch()
+    assert "foreign-log-name" not in {each.code for each in findings(data)}
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex", ".txnindex", ".snapshot"])
+@pytest.mark.parametrize("only", [None, frozenset({"layout"})])
+def test_a_directory_in_the_place_of_a_file_keeps_a_broker_from_starting(
+    data: Path, suffix: str, only: frozenset[str] | None
+) -> None:
+    path = data / PLAIN / f"{0:020}{suffix}"
+    path.unlink(missing_ok=True)
+    path.mkdir()
+    (found,) = findings(data) if only is None else findings(data, only=only)
+    assert (found.code, str(found.consequence), found.path) == ("unreadable", "no-start", str(path))
+    assert found.mend == f"mv {path} ASIDE"
+
+
+def test_a_directory_named_like_a_segment_is_passed_over_unless_there_is_no_other(data: Path) -> None:
+    log = segments(data, PLAIN)[0]
+    log.unlink()
+    log.mkdir()
+    assert ("not-a-log", "records-lost", f"{PLAIN}/{log.name}") in told(data)
+    log.rmdir()
+    for path in (data / PLAIN).glob("0*"):
+        path.unlink()
+    log.mkdir()
+    assert ("unreadable", "no-start", f"{PLAIN}/{log.name}") in told(data)
 
 
 def test_a_swap_file_fills_the_gap_that_it_is_to_fill_unless_it_is_damaged(data: Path) -> None:

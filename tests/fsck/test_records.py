@@ -220,3 +220,12 @@ def test_a_record_at_the_largest_offset_is_named(tmp_path: Path, magic: int) -> 
     findings = check(path, entries(records(b"a", b"b", offset=2**63 - 2), magic, NONE), deep=True).findings
     found = [finding for finding in findings if finding.code == "largest-offset"]
     assert [(each.first_offset, each.last_offset) for each in found] == [(2**63 - 1, 2**63 - 1)]
+
+
+@pytest.mark.parametrize(("delta", "last"), [(50, None), (51, 2**63), (60, 2**63 + 9)])
+def test_a_last_offset_beyond_the_largest_is_found_in_the_header(tmp_path: Path, delta: int, last: int | None) -> None:
+    base = 2**63 - 51
+    path = tmp_path / f"{base:020}.log"
+    found = check(path, V2Batch(records(b"v", offset=base), last_offset_delta=delta).encoded()).findings
+    told = [(each.code, each.first_offset, each.last_offset, each.found) for each in found]
+    assert told == ([] if last is None else [("largest-offset", base, 2**63 - 1, last)])

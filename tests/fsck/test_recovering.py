@@ -134,7 +134,7 @@ def test_the_segments_that_go_with_a_damaged_one_are_named_as_lost(crashed: Path
 def test_all_offsets_of_a_log_that_ends_before_its_start_are_named_as_lost(crashed: Path) -> None:
     partition = TopicPartition("orders", 2)
     write_offset_checkpoint(crashed / LOG_START_OFFSET_CHECKPOINT, {partition: 99_999})
-    write_offset_checkpoint(crashed / HIGH_WATERMARK_CHECKPOINT, {partition: RECORDS})
+    (crashed / HIGH_WATERMARK_CHECKPOINT).unlink(missing_ok=True)
     found = {each.topic_partition: each.lost_offsets for each in recover(crashed)}
     assert found[partition] == (0, RECORDS - 1)
     assert found[TopicPartition("orders", 3)] is None

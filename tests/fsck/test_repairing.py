@@ -37,7 +37,7 @@ from kafkalog.storage.file_names import (
 from tests.damage.kinds import BY_NAME, DELETED_RECORDS, KINDS, Kind
 from tests.damage.ways import CannotDamage
 from tests.fsck.repairs import changes_of, contents, damaged, tree
-from tests.helpers.broker_dirs import EPOCHS, METADATA, broker_dir
+from tests.helpers.broker_dirs import EPOCHS, METADATA, TRANSACTIONS, broker_dir
 from tests.helpers.damage import with_bytes
 from tests.helpers.damage_kinds import places_of
 from tests.helpers.golden import Partition
@@ -413,6 +413,21 @@ def test_one_partition_of_a_data_directory(tmp_path: Path, source: Path, monkeyp
         assert tree(data) == before
 
 
+def test_files_whose_names_a_broker_misreads_are_moved_aside(tmp_path: Path, source: Path) -> None:
+    shutil.copytree(source, data := tmp_path / "data")
+    partition = data / "v2-none-0"
+    for name in ("5.log", "x.snapshot", f"{'9' * 20}.log", "x.log.cleaned", "x.index.swap", ".log"):
+        shutil.copy2(partition / f"{0:020}.log", partition / name)
+    before = tree(data)
+    plan = plan_repair(data)
+    assert {change.mending for change in plan.changes} == {Mending.ASIDE}
+    journal = apply_repair(plan)
+    assert journal is not None
+    assert findings(data) == set()
+    undo_repair(journal)
+    assert tree(data) == before
+
+
 @pytest.mark.slow
 def test_a_partition_that_is_a_link_to_elsewhere(tmp_path: Path, source: Path) -> None:
     data, elsewhere = several_kinds(tmp_path / "here", source), tmp_path / "there" / "v2-none-0"
@@ -692,8 +707,35 @@ def test_a_directory_in_the_place_of_a_file_is_left_and_the_rest_is_mended(
     plan = plan_repair(data)
     apply_repair(plan)
     assert (data / "v2-none-0" / f"{0:020}.index").exists()
-    assert any("a directory is in the place of a file" in each.why for each in plan.left)
+    assert any(f"mv {path} ASIDE" in each.why for each in plan.left)
     assert path.is_dir()
+
+
+@pytest.mark.parametrize("name", [LEADER_EPOCH_CHECKPOINT, f"{20:020}.txnindex"])
+def test_what_keeps_a_broker_from_starting_is_mended_also_beside_a_damaged_log(tmp_path: Path, name: str) -> None:
+    data = broker_dir(tmp_path, TRANSACTIONS)
+    (data / ".lock").touch()
+    partition = data / TRANSACTIONS
+    log, state = segment_files(partition)[2][1], partition / name
+    sound = state.read_bytes()
+    with log.open("r+b") as file:
+        file.seek(-3, os.SEEK_END)
+        file.write(b"!!!")
+    (partition / f"{0:020}.timeindex").write_bytes(bytes(24))
+    state.write_bytes(b"\1" + sound[1:])
+    before, damaged_before = tree(data), log.read_bytes()
+    plan = plan_repair(data)
+    assert [change.path for change in plan.changes] == [state if state.suffix == "" else state.with_suffix(".log")]
+    assert {each.finding.code for each in plan.left} == {"crc-mismatch", "index-zeros"}
+    journal = apply_repair(plan)
+    assert journal is not None
+    assert [name for name, entry in tree(data).items() if entry[2] != before[name][2]] == [
+        f"{TRANSACTIONS}/{state.name}"
+    ]
+    assert state.read_bytes() == sound
+    assert log.read_bytes() == damaged_before
+    undo_repair(journal)
+    assert tree(data) == before
 
 
 @pytest.fixture
