@@ -106,12 +106,6 @@ def _counts(batches: Rows, path: str) -> Iterator[Finding]:
             batches[i], path, "last-offset-delta", "the last offset is less than the base offset",
             expected="at least 0", found=int(delta[i]),
         )  # fmt: skip
-    # The sum of base offset and delta has wrapped around.
-    for row in batches[(delta >= 0) & (batches["last_offset"] < batches["base_offset"])]:
-        yield about(
-            row, path, "largest-offset", "the last offset is beyond the largest that there is",
-            last_offset=INT64_MAX, expected=f"at most {INT64_MAX}", found=int(row["last_offset"]) + 2**64,
-        )  # fmt: skip
     count = batches["records_count"]
     for i in np.flatnonzero((count < 0) | ((count > delta + 1) & (delta >= 0))).tolist():
         yield about(
@@ -161,6 +155,12 @@ class OrderCheck:
     def findings(self, rows: Rows) -> Iterator[Finding]:
         """Yield the findings about the order of the sound batches of the next batch range, and update the state."""
         inside = chosen(rows, (yield from self._outside(rows)))
+        # The sum of base offset and delta has wrapped around.
+        first, last = inside["base_offset"], inside["last_offset"]
+        for row in inside[(last < first) & (last - first >= 0)]:
+            yield about(row, self._path, "largest-offset", "the last offset is beyond the largest that there is",
+                        last_offset=INT64_MAX, expected=f"at most {INT64_MAX}",
+                        found=int(row["last_offset"]) + 2**64)  # fmt: skip
         yield from self._offsets(self._recent, inside)
         self._recent = _last_three(self._recent, inside)
         for row in rows[rows["partition_leader_epoch"] < -1]:
