@@ -34,8 +34,8 @@ Exit codes:
   1  some partition could not be recovered; the others are; or something else,
      such as a foreign directory, keeps a broker from starting
   2  wrong usage
-  3  not a data directory, locked by a broker or another writer, unreadable, or
-     with a damaged checkpoint
+  3  not a data directory, locked by a broker or another writer, unreadable,
+     or with a damaged checkpoint
 
 As a broker does after an unclean stop, this reads each partition from its
 recovery point on, rebuilds indexes, leader epochs and producer state, and cuts
