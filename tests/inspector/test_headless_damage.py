@@ -15,6 +15,7 @@ from kafkalog.inspector.jobs.jobs import Wanted
 from kafkalog.inspector.model import partitions
 from kafkalog.inspector.model.model import Model
 from kafkalog.inspector.model.types import TopicRow
+from kafkalog.storage.file_names import CLEAN_SHUTDOWN_FILE
 from tests.helpers.damage import flipped, start_of
 from tests.helpers.damage import log as damaged_log
 from tests.helpers.inspected import all_records, read_through, reader_of, segment_file
@@ -142,6 +143,8 @@ def test_a_log_that_ends_before_its_checkpoints_is_damaged_and_the_others_are_no
 ) -> None:
     torn = data_dir / "v2-none-0" / f"{1152:020d}.log"
     torn.write_bytes(torn.read_bytes()[:-20])
+    # After a clean stop the index of that segment would be the worse damage.
+    (data_dir / CLEAN_SHUTDOWN_FILE).unlink()
     rows = rows_of(data_dir)
     row = rows["v2-none-0"]
     assert (row.health, row.log_end) == ("damaged", 1197)
