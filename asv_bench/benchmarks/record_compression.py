@@ -5,7 +5,7 @@
 from benchmarks import CODEC_NAMES, path_of
 
 from kafkalog import ByteBufferMessageSet
-from kafkalog.record.decompress import decompress
+from kafkalog._speedups.decompress import decompress
 
 HEADER_BYTES = 61
 

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import cramjam
-import lz4.frame
 import numpy as np
 import zstandard
 from crc32c import crc32c
@@ -24,7 +23,6 @@ from isal import isal_zlib
 
 from kafkalog import FileMessageSet
 from kafkalog._speedups.decode import decode_batches
-from kafkalog._speedups.header_table import stored_regions
 
 STRETCH_BYTES = 1 << 20
 # A batch of the segments has less than 64 KiB.
@@ -32,6 +30,8 @@ ROOM = 1 << 17
 CRC_COVERS_FROM = 21
 HEADER_BYTES = 61
 _XERIAL_HEADER_BYTES = 16
+_LZ4_HEADER_BYTES = 7
+_LZ4_BLOCK_BYTES = 1 << 16
 
 Call = Callable[[memoryview, memoryview], int]
 
@@ -58,16 +58,25 @@ def _snappy(data: memoryview, out: memoryview) -> int:
     return written
 
 
+def _lz4(data: memoryview, out: memoryview) -> int:
+    at, written = _LZ4_HEADER_BYTES, 0
+    while size := int.from_bytes(data[at : at + 4], "little"):
+        block = data[at + 4 : at + 4 + size]
+        written += cramjam.lz4.decompress_block_into(block, out[written : written + _LZ4_BLOCK_BYTES], 0)
+        at += 4 + size
+    return written
+
+
 def _zstd() -> Call:
     decompressor = zstandard.ZstdDecompressor()
-    return lambda data, out: _copied(decompressor.decompress(data, max_output_size=ROOM), out)
+    return lambda data, out: decompressor.stream_reader(data).readinto(out)
 
 
 # By codec number; the function is made once a thread.
 CALLS: dict[int, Callable[[], Call]] = {
     1: lambda: lambda data, out: _copied(isal_zlib.decompress(data, 31, ROOM), out),
     2: lambda: _snappy,
-    3: lambda: lambda data, out: _copied(lz4.frame.decompress(data), out),
+    3: lambda: _lz4,
     4: _zstd,
 }
 
@@ -75,7 +84,7 @@ CALLS: dict[int, Callable[[], Call]] = {
 def _stretches(path: Path) -> tuple[int, list[Stretch]]:
     """Return the codec, and the stretches of a file."""
     rows = FileMessageSet(path).headers()
-    starts, ends = stored_regions(rows, 0)
+    starts, ends = rows["position"] + HEADER_BYTES, rows["position"] + rows["size_in_bytes"]
     cuts = np.flatnonzero(np.diff(rows["position"] // STRETCH_BYTES)) + 1
     made = []
     for part in np.split(np.arange(len(rows)), cuts):

@@ -10,7 +10,8 @@ a `Block` that is no longer referenced is put on a free list, and the next `Bloc
 
 cimport cython
 from cpython.buffer cimport PyBuffer_FillInfo
-from libc.stdlib cimport free, malloc
+from libc.stdlib cimport free, malloc, realloc
+from libc.string cimport memcpy
 
 cdef enum:
     SMALLEST_SHIFT = 12
@@ -89,8 +90,31 @@ cdef class Block:
         if self.memory != NULL:
             release(self.memory, self.size_class)
 
+    cdef int grow(self, Py_ssize_t size) except -1:
+        """Enlarge the buffer; its content stays. Raise BufferError if a view of it exists."""
+        cdef int size_class = class_of(size)
+        cdef void* memory
+        if self.views:
+            raise BufferError("a block with views cannot grow")
+        if self.size_class == CLASSES:
+            # The system moves the pages of a large buffer without a copy.
+            memory = realloc(self.memory, size)
+        else:
+            memory = malloc(size) if size_class == CLASSES else acquire(size_class)
+        if memory == NULL:
+            raise MemoryError(f"a block of {size} bytes")
+        if self.size_class != CLASSES:
+            memcpy(memory, self.memory, self.size)
+            release(self.memory, self.size_class)
+        self.memory, self.size, self.size_class = memory, size, size_class
+        return 0
+
     def __getbuffer__(self, Py_buffer* buffer, int flags):
         PyBuffer_FillInfo(buffer, self, self.memory, self.size, 0, flags)
+        self.views += 1
+
+    def __releasebuffer__(self, Py_buffer* buffer):
+        self.views -= 1
 
     def __len__(self):
         return self.size

@@ -67,8 +67,8 @@ cdef extern from *:
 cdef enum:
     SMALL_BYTES = 2048
 
-# The checksum of a batch takes a few microseconds: less than getting the GIL back while other threads run.
-cdef object HOLD_GIL = 0
+# Other threads decompress and parse meanwhile.
+cdef object RELEASE_GIL = 1
 # The most bytes whose CRC-32C is computed without the library.
 cdef int64_t max_inline_bytes = SMALL_BYTES if has_crc32c_instruction() else 0
 
@@ -80,7 +80,7 @@ cdef uint32_t checksum_of(const Header* row, const uint8_t* entry, int64_t size)
         covered = BATCH_CRC_FROM
         if size - covered <= max_inline_bytes:
             return crc32c_by_instruction(entry + covered, <size_t> (size - covered))
-        return crc32c(PyMemoryView_FromMemory(<char*> entry + covered, size - covered, PyBUF_READ), 0, HOLD_GIL)
+        return crc32c(PyMemoryView_FromMemory(<char*> entry + covered, size - covered, PyBUF_READ), 0, RELEASE_GIL)
     covered = MESSAGE_CRC_FROM
     return crc32(PyMemoryView_FromMemory(<char*> entry + covered, size - covered, PyBUF_READ))
 

@@ -35,8 +35,8 @@ def decode_batches(
     Args:
         buffer: The bytes of the log, or decompressed bytes.
         rows: The rows of the entries, `HEADER_DTYPE`, shape (k,).
-        starts: The start of each region, int64, shape (k,). Without `starts` and `ends`, the regions are those of
-            `stored_regions(rows, position)`.
+        starts: The start of each region, int64, shape (k,). Without `starts` and `ends`, the records are where
+            entries that are not compressed store them: v2 records 61 bytes after the entry's start, a message at it.
         ends: The end of each region, int64, shape (k,).
         position: The file position of buffer[0]; only used without `starts` and `ends`.
         part: (records, weight): Decode at most `records` records, and stop after the record with which their total size

@@ -102,7 +102,7 @@ cdef Py_ssize_t decode_rows(const uint8_t* data, const Header* rows, const int64
 cdef Py_ssize_t fill_regions(starts, ends, const Rows* table, int64_t position, int64_t* regions) except -1:
     """Write the starts of all regions to `regions`, then all ends. Return the number of regions.
 
-    If `starts` and `ends` are None, the regions are where the records are stored, see `stored_regions`.
+    If `starts` and `ends` are None, the regions are where entries that are not compressed store their records.
     """
     cdef const int64_t[:] start_view
     cdef const int64_t[:] end_view
@@ -204,8 +204,8 @@ def decode_batches(const uint8_t[::1] buffer not None, rows, starts=None, ends=N
     Args:
         buffer: The bytes of the log, or decompressed bytes.
         rows: The rows of the entries, `HEADER_DTYPE`, shape (k,).
-        starts: The start of each region, int64, shape (k,). Without `starts` and `ends`, the regions are those of
-            `stored_regions(rows, position)`.
+        starts: The start of each region, int64, shape (k,). Without `starts` and `ends`, the records are where
+            entries that are not compressed store them: v2 records 61 bytes after the entry's start, a message at it.
         ends: The end of each region, int64, shape (k,).
         position: The file position of buffer[0]; only used without `starts` and `ends`.
         part: (records, weight): Decode at most `records` records, and stop after the record with which their total size

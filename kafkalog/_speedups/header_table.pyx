@@ -71,9 +71,8 @@ cdef object open_rows(object table, Rows* rows):
 def cut_rows(rows, int64_t records):
     """Divide rows into groups of at most `records` records each.
 
-    A row with more records is a group of its own. Compressed records count twice, because decompressing them needs
-    further memory. A wrapper is assumed to have one message per 64 bytes, because only decompressing it shows their
-    number. For a v2 batch, the count in its header is used, which may be wrong.
+    A row with more records is a group of its own. A wrapper is assumed to have one message per 64 bytes, because only
+    decompressing it shows their number. For a v2 batch, the count in its header is used, which may be wrong.
 
     Args:
         rows: The rows of the entries, `HEADER_DTYPE`, shape (n,).
@@ -93,7 +92,7 @@ def cut_rows(rows, int64_t records):
         weight = table.at[i].records_count
         if table.at[i].magic < 2:
             weight = table.at[i].size_in_bytes >> 6 if table.at[i].compression_type else 1
-        weight = max(1, weight) * (2 if table.at[i].compression_type else 1)
+        weight = max(1, weight)
         if together and weight > records - together:
             ends.append(i)
             together = 0
@@ -120,28 +119,3 @@ def first_unreadable(rows):
         if not is_readable(&table.at[i]):
             return i
     return count
-
-
-def stored_regions(rows, int64_t position):
-    """Return the regions of entries in a buffer, for records that are not compressed.
-
-    The region of a v2 batch is the bytes after its 61-byte header; that of a v0/v1 message is the complete entry.
-
-    Args:
-        rows: The rows of the entries, `HEADER_DTYPE`, shape (n,).
-        position: The file position of the first byte of the buffer.
-
-    Returns:
-        (starts, ends): the start and the end of each region, as indexes in the buffer, int64, shape (n,).
-    """
-    cdef Rows table
-    rows = open_rows(rows, &table)
-    cdef int64_t[::1] starts
-    cdef int64_t[::1] ends
-    cdef Py_ssize_t i
-    starts_array, ends_array = np.empty(table.count, np.int64), np.empty(table.count, np.int64)
-    starts, ends = starts_array, ends_array
-    for i in range(table.count):
-        starts[i] = region_start(&table.at[i], position)
-        ends[i] = table.at[i].position - position + table.at[i].size_in_bytes
-    return starts_array, ends_array

@@ -14,13 +14,14 @@ from numpy.typing import NDArray
 
 from kafkalog._speedups.arguments import INT64_MAX
 from kafkalog._speedups.checksum import first_invalid
+from kafkalog._speedups.decompress import linked_lz4_rows
 from kafkalog._speedups.framing import scan_headers
-from kafkalog.attributes import CONTROL_BIT, CompressionType, TimestampType
+from kafkalog.attributes import CONTROL_BIT, TimestampType
 from kafkalog.errors import InvalidRecordError, KafkaLogError
 from kafkalog.fsck.findings import Finding
 from kafkalog.fsck.header_checks import Longs, Rows, about, is_wrapper, unknown_codecs
 from kafkalog.record.control import decode_control
-from kafkalog.record.decoding import Entries, Reading, has_linked_lz4_blocks, read_columns
+from kafkalog.record.decoding import Entries, Reading, read_columns
 from kafkalog.record.record_columns import RecordColumns
 
 # At most so many compressed bytes, or one batch, are decompressed together: decompression bombs must not add up.
@@ -64,17 +65,11 @@ class RecordCheck:
             yield from self._group(entries._replace(rows=entries.rows[start:stop]), before[start:stop])
 
     def _linked_blocks(self, entries: Entries) -> Iterator[Finding]:
-        for i in np.flatnonzero(entries.rows["compression_type"] == CompressionType.LZ4).tolist():
-            try:
-                linked = has_linked_lz4_blocks(entries.only(entries.rows[i : i + 1]))
-            except InvalidRecordError:
-                # Decoding the entry reports it.
-                continue
-            if linked:
-                yield about(
-                    entries.rows[i], self._path, "linked-lz4-blocks",
-                    "the blocks of the LZ4 frame are linked, which Kafka's Java clients do not read",
-                )  # fmt: skip
+        for i in linked_lz4_rows(entries.view, entries.rows, entries.position):
+            yield about(
+                entries.rows[i], self._path, "linked-lz4-blocks",
+                "the blocks of the LZ4 frame are linked, which Kafka's Java clients do not read",
+            )  # fmt: skip
 
     def _group(self, entries: Entries, before: Longs) -> Iterator[Finding]:
         found: list[Finding] = []

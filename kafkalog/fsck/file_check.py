@@ -13,13 +13,12 @@ from typing import Protocol
 
 import numpy as np
 
-from kafkalog._speedups import framing
+from kafkalog._speedups import decompress, framing
 from kafkalog.errors import CorruptRecordError, KafkaLogError
 from kafkalog.fsck.content_checks import RecordCheck, hexadecimal
 from kafkalog.fsck.findings import Finding, Summary
 from kafkalog.fsck.header_checks import Bounds, Longs, OrderCheck, Rows, about, field_findings, is_wrapper
 from kafkalog.fsck.walk import SHORTEST, Item, Lost, Run, Source, Tail, header_at, walk
-from kafkalog.record import decompress
 from kafkalog.record.decoding import Reading
 from kafkalog.record.framing import TOO_SHORT, WRONG_CHECKSUM, EndKind, Stop, chosen
 from kafkalog.record.record_batch import RecordBatch

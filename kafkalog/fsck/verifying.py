@@ -22,6 +22,7 @@ from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from kafkalog._speedups import decompress
 from kafkalog.errors import NotALogError
 from kafkalog.fsck.checkpoint_checks import Checkpoints
 from kafkalog.fsck.consequences import Consequence, Severity
@@ -37,7 +38,6 @@ from kafkalog.fsck.producer_checks import ProducerCheck
 from kafkalog.fsck.start_checks import start_findings
 from kafkalog.fsck.state_checks import epoch_findings, metadata_findings
 from kafkalog.fsck.version_checks import VERSIONS, version_findings
-from kafkalog.record import decompress
 from kafkalog.storage.data_dir.discover import DataDir, LogFile, PartitionDir, discover, log_bytes
 from kafkalog.storage.file_names import (
     LOG_SUFFIX,

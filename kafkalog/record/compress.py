@@ -15,9 +15,9 @@ import zlib
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from kafkalog import codecs
 from kafkalog._speedups.arguments import whole
 from kafkalog.attributes import CompressionType
-from kafkalog.record import codecs
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer

@@ -16,18 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkalog._speedups import decode as kernel
-from kafkalog._speedups.buffer_pool import Block
-from kafkalog._speedups.header_table import cut_rows, stored_regions
+from kafkalog._speedups.decompress import DEFAULT_LIMIT, decompress_rows
+from kafkalog._speedups.header_table import cut_rows
 from kafkalog.attributes import CONTROL_BIT, CompressionType
 from kafkalog.errors import DecompressedSizeError, InvalidRecordError, KafkaLogError
-from kafkalog.record import decompress
 from kafkalog.record.batch_validity import check_entries
 from kafkalog.record.framing import end_of
 from kafkalog.record.record_columns import RecordColumns
-from kafkalog.record.wrapper import decompressed_messages, wrapper_value
 
-# The first buffer is four times the size of the compressed records, but at most so many bytes larger.
-MOST_GUESSED_BYTES = 4 << 20
 # The most records in a RecordColumns: its arrays then fit in the cache of a core.
 RECORDS_A_PIECE = 8192
 # A RecordColumns ends with the record with which its bytes, and the objects for its headers, come to so much. Readers
@@ -36,13 +32,14 @@ WEIGHT_A_PIECE = 4 << 20
 # The size of the arrays for one record, and how large they may be if all records of a batch are read together.
 BYTES_A_ROW = 68
 MOST_ARRAYS = 64 << 20
-# The mean size of compressed batches from which decompressing them in threads is faster. Between two calls of a codec's
-# package a thread holds the GIL, and smaller batches, or those of the faster codecs, do not outweigh passing it on.
+# The mean size of batches from which decoding them in threads is faster. Between two calls of a package a thread holds
+# the GIL, and smaller batches, or those of the faster codecs, do not outweigh passing it on.
 LEAST_FOR_A_THREAD: dict[int, int] = {
-    CompressionType.GZIP: 6 << 10,
-    CompressionType.ZSTD: 12 << 10,
-    CompressionType.LZ4: 256 << 10,
-    CompressionType.SNAPPY: 1 << 20,
+    CompressionType.NONE: 8 << 10,
+    CompressionType.GZIP: 1 << 10,
+    CompressionType.SNAPPY: 4 << 10,
+    CompressionType.LZ4: 8 << 10,
+    CompressionType.ZSTD: 1 << 10,
 }
 # After so many decompressed bytes, the records are decoded before the next batch is decompressed, to bound the memory:
 # a few hundred bytes may decompress to a megabyte.
@@ -88,7 +85,7 @@ class Reading:
 
     check_crcs: bool = True
     control: bool = False
-    decompression_limit: int = decompress.DEFAULT_LIMIT
+    decompression_limit: int = DEFAULT_LIMIT
     path: str | None = None
 
 
@@ -111,19 +108,11 @@ def pieces(rows: NDArray[np.void]) -> list[NDArray[np.void]]:
     return [rows[start:end] for start, end in pairwise([0, *cut_rows(rows, RECORDS_A_PIECE)])]
 
 
-def units(rows: NDArray[np.void]) -> list[NDArray[np.void]]:
-    """Cut rows into tasks for threads: enough to outweigh the cost of a task, few enough to bound the memory."""
-    return pieces(rows) if rows["compression_type"].any() else [rows]
-
-
 def pays_in_threads(rows: NDArray[np.void]) -> bool:
     """Return whether entries are decoded faster if some of them are decoded in another thread meanwhile."""
     codecs = rows["compression_type"]
-    compressed = codecs > 0
-    if not compressed.any():
-        return True
-    codec = int(codecs[compressed.argmax()])
-    return bool(rows["size_in_bytes"][compressed].mean() >= LEAST_FOR_A_THREAD.get(codec, 0))
+    codec = int(codecs[(codecs > 0).argmax()])
+    return bool(rows["size_in_bytes"].mean() >= LEAST_FOR_A_THREAD.get(codec, 0))
 
 
 def first_record(entries: Entries, reading: Reading, offset: int, timestamp: int) -> tuple[int, int, int] | None:
@@ -214,7 +203,7 @@ class _Regions(NamedTuple):
 
 
 def _decompressed(entries: Entries, limit: int, error: KafkaLogError | None) -> Iterator[_Regions]:
-    """Decompress regions into buffers of at most BYTES_A_PIECE, up to an error. A larger region has its own buffer.
+    """Decompress regions into buffers, each of which ends with the region with which it comes to BYTES_A_PIECE.
 
     Args:
         entries: The entries.
@@ -222,86 +211,14 @@ def _decompressed(entries: Entries, limit: int, error: KafkaLogError | None) -> 
         error: The error of the entry after the last one.
     """
     rows = entries.rows
-    starts, ends = stored_regions(rows, entries.position)
-    sizes = ends - starts
-    columns = starts, ends, *(rows[name] for name in ("magic", "compression_type", "records_count"))
-    first, out = 0, Gathered(sizes)
-    # Lists, because access to the fields of single rows costs several times as much.
-    for i, (start, end, magic, codec, count) in enumerate(zip(*(each.tolist() for each in columns), strict=True)):
-        region = entries.view[start:end]
-        try:
-            if codec == CompressionType.NONE:
-                pass
-            elif magic < 2:
-                region = memoryview(decompressed_messages(rows[i], region, limit))
-            elif count:
-                region = memoryview(decompress.decompress(codec, region, limit=limit))
-            else:
-                # Kafka does not decompress a batch that claims no records.
-                region = region[:0]
-        except KafkaLogError as damage:
-            rows, error = rows[:i], damage.at(None, int(rows["position"][i]))
-            break
-        if out.size and out.size + len(region) > BYTES_A_PIECE:
-            yield out.regions(rows[first:i])
-            first, out = i, Gathered(sizes[i:])
-        out.append(region)
-        del region
-        if out.size >= BYTES_A_PIECE:
-            yield out.regions(rows[first : i + 1])
-            first, out = i + 1, Gathered(sizes[i + 1 :])
-    yield out.regions(rows[first:], error)
-
-
-class Gathered:
-    """Chunks of bytes, concatenated in recycled memory.
-
-    Args:
-        sizes: The compressed sizes of the chunks that may follow.
-    """
-
-    def __init__(self, sizes: NDArray[np.int64]) -> None:
-        stored = int(sizes.sum())
-        self._bytes = memoryview(Block(min(stored + min(3 * stored, MOST_GUESSED_BYTES), BYTES_A_PIECE)))
-        self._ends: list[int] = []
-        # The number of bytes so far.
-        self.size = 0
-
-    def append(self, data: memoryview) -> None:
-        """Append a copy of a chunk, or the chunk itself if it is the first and large."""
-        start, end = self.size, self.size + len(data)
-        self._ends.append(end)
-        self.size = end
-        if not start and end >= BYTES_A_PIECE:
-            self._bytes = data
-            return
-        if end > len(self._bytes):
-            larger = memoryview(Block(end + end // 2))
-            larger[:start] = self._bytes[:start]
-            self._bytes = larger
-        self._bytes[start:end] = data
-
-    def regions(self, rows: NDArray[np.void], error: KafkaLogError | None = None) -> _Regions:
-        """Return the chunks, which are the regions of `rows`, and keep no reference to them."""
-        ends = np.array(self._ends, np.int64)
-        starts = np.concatenate(([0], ends[:-1])) if len(ends) else ends
-        view = self._bytes[: self.size].toreadonly()
-        self._bytes, self._ends = memoryview(b""), []
-        return _Regions(view, rows, starts, ends, error)
-
-
-def has_linked_lz4_blocks(entry: Entries) -> bool:
-    """Return whether the records of a single entry are in LZ4 blocks that Kafka's Java clients do not read.
-
-    Raises:
-        InvalidRecordError: A wrapper has no value, or the value ends after the entry.
-    """
-    row = entry.rows[0]
-    if row["compression_type"] != CompressionType.LZ4 or not row["records_count"]:
-        return False
-    (start,), (end,) = stored_regions(entry.rows, entry.position)
-    stored = entry.view[start:end]
-    return decompress.has_linked_lz4_blocks(stored if row["magic"] >= 2 else wrapper_value(stored, int(row["magic"])))
+    more = True
+    while more:
+        data, bounds, damage = decompress_rows(entries.view, rows, entries.position, limit, BYTES_A_PIECE)
+        done = len(bounds) - 1
+        more = damage is None and done < len(rows)
+        yield _Regions(data, rows[:done], bounds[:-1], bounds[1:], None if more else damage or error)
+        del data
+        rows = rows[done:]
 
 
 _FAULTS = {

@@ -133,7 +133,7 @@ def _renumbered(entry: Entries, offset: int, reading: Reading) -> tuple[int, byt
     """Return the number of records in an entry, and the rebuilt entry if its inner offsets do not fit."""
     row = entry.rows[0]
     if row["magic"] < 2:
-        inner, _ = inner_messages(row, entry.view, reading.decompression_limit)
+        inner, _ = inner_messages(entry.rows, entry.view, reading.decompression_limit)
         ensure_offsets(offset, len(inner))
         first = 0 if row["magic"] == 1 else offset
         if (inner["last_offset"] == first + np.arange(len(inner))).all():

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkalog._speedups.arguments import EPOCH_MS, INT32_MAX, INT64_MAX, MS, check_fields, instance
+from kafkalog._speedups.decompress import linked_lz4_rows
 from kafkalog.attributes import (
     CONTROL_BIT,
     LOG_APPEND_TIME_BIT,
@@ -42,7 +43,7 @@ from kafkalog.record.batch_headers import (
 )
 from kafkalog.record.batch_validity import ensure_end, ensure_readable
 from kafkalog.record.compress import checked_level
-from kafkalog.record.decoding import Entries, Reading, has_linked_lz4_blocks, read_whole
+from kafkalog.record.decoding import Entries, Reading, read_whole
 from kafkalog.record.format_conversion import ensure_writable, unwritable
 from kafkalog.record.framing import Header, headers_of
 from kafkalog.record.layout import BATCH_LEADER_EPOCH_AT, NO_TIMESTAMP, RECORD_BATCH_OVERHEAD
@@ -201,7 +202,7 @@ def _validate_fitting_batch(entries: Entries, reading: Reading, rules: Rules) ->
     if len(entries.rows) != 1:
         return None
     header = headers_of(entries.rows)[0]
-    if not _header_fits(header, rules) or has_linked_lz4_blocks(entries):
+    if not _header_fits(header, rules) or linked_lz4_rows(entries.view, entries.rows, entries.position):
         return None
     records = read_whole(entries, Reading(decompression_limit=reading.decompression_limit), check_crcs=False)
     largest = int(records.timestamp.max())
@@ -366,7 +367,7 @@ def _checked_content(given: _Given, rules: Rules, columns: RecordColumns | None)
     if len(given.rows) > 1 and (given.magic >= 2 or given.is_compressed):
         raise InvalidRecordError("there is more than one batch", expected=1, found=len(given.rows))
     _check_batch(given, rules, columns is not None)
-    if has_linked_lz4_blocks(given.entries):
+    if linked_lz4_rows(given.view, given.rows, 0):
         message = "the blocks of the LZ4 frame are linked, which Kafka does not read"
         raise InvalidRecordError(message, None, 0, "independent blocks", "linked blocks")
     other = given.rows["magic"] != given.magic

@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from kafkalog._speedups import decompress
 from kafkalog._speedups.arguments import BYTES, EPOCH_MS, INT32_MAX, INT64_MAX, flag, instance, member, whole
 from kafkalog._speedups.checksum import first_invalid
 from kafkalog._speedups.framing import scan_headers
 from kafkalog._speedups.record import Record
 from kafkalog.attributes import CodecName, CompressionType, TimestampType
-from kafkalog.record import decompress
 from kafkalog.record.batch_validity import ensure_valid, wrong_checksum
-from kafkalog.record.decoding import Entries, Reading, pays_in_threads, pieces, read_columns, units
+from kafkalog.record.decoding import Entries, Reading, pays_in_threads, pieces, read_columns
 from kafkalog.record.format_conversion import to_magic, with_offsets, with_timestamps
 from kafkalog.record.framing import EndOfData, Stop, end_of
 from kafkalog.record.ordered_map import ordered_map
@@ -139,11 +139,12 @@ class MessageSet(ABC):
         decode = partial(self._decoded, replace(self._reading, check_crcs=flag("check_crcs", check_crcs)))
         if threads == 1:
             return chain.from_iterable(map(decode, self._runs()))
-        tasks = chain.from_iterable(map(units, self._runs(span=LONG_RUN_BYTES)))
+        tasks = self._runs(span=LONG_RUN_BYTES)
         return ordered_map(decode, tasks, threads, weigh=memory_of, most=MOST_WAITING_BYTES, pays=pays_in_threads)
 
     def _decoded(self, reading: Reading, rows: NDArray[np.void]) -> Iterator[RecordColumns]:
-        return chain.from_iterable(read_columns(self._entries(piece), reading) for piece in pieces(rows))
+        entries = self._entries(rows)
+        return chain.from_iterable(read_columns(entries.only(piece), reading) for piece in pieces(rows))
 
     def ensure_valid(self) -> None:
         """Check the format and the checksum of every entry; nothing is decompressed.

@@ -99,7 +99,7 @@ def content_of_entry(entry: Entries, reading: Reading, row: int = 0) -> Content:
 
 def _content_of_wrapper(entry: Entries, reading: Reading, row: int) -> Content:
     wrapper = entry.rows[0]
-    rows, view = inner_messages(wrapper, entry.view, reading.decompression_limit)
+    rows, view = inner_messages(entry.rows, entry.view, reading.decompression_limit)
     offset = absolute_offsets(wrapper, rows)
     ensure_inner_valid(wrapper, rows, view)
     log_append = wrapper["timestamp_type"] == TimestampType.LOG_APPEND_TIME

@@ -8,62 +8,21 @@ they count from 0, and are absolute only if the wrapper's offset is 0, as writte
 Source: clients/.../common/record/AbstractLegacyRecordBatch.java.
 """
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 from numpy.typing import NDArray
 
+from kafkalog._speedups.decompress import decompress_rows
 from kafkalog._speedups.framing import scan_headers
 from kafkalog.errors import InvalidRecordError
-from kafkalog.record import decompress
 from kafkalog.record.batch_validity import check_entries, ensure_end
-from kafkalog.record.layout import CODEC_MASK, MESSAGE_ATTRIBUTES_AT, MESSAGE_KEY_AT
-
-if TYPE_CHECKING:
-    from _typeshed import ReadableBuffer
+from kafkalog.record.layout import CODEC_MASK, MESSAGE_ATTRIBUTES_AT
 
 
-def decompressed_messages(row: np.void, entry: memoryview, limit: int) -> "ReadableBuffer":
-    """Decompress the value of a wrapper.
-
-    Args:
-        row: Its row of the header table.
-        entry: Its bytes.
-        limit: The number of bytes that it may decompress to.
-
-    Raises:
-        InvalidRecordError: It has no value, the value ends after the entry, or its compressed data is damaged.
-        DecompressedSizeError: It decompresses to more than `limit` bytes.
-    """
-    magic = int(row["magic"])
-    return decompress.decompress(int(row["compression_type"]), wrapper_value(entry, magic), limit=limit, magic=magic)
-
-
-def wrapper_value(entry: memoryview, magic: int) -> memoryview:
-    """Return the compressed bytes of a wrapper.
-
-    Raises:
-        InvalidRecordError: It has no value, or the value ends after the entry.
-    """
-    key_length_at = MESSAGE_KEY_AT[magic]
-    key_length = int.from_bytes(entry[key_length_at : key_length_at + 4], "big", signed=True)
-    at = key_length_at + 4 + max(0, key_length)
-    value_length = int.from_bytes(entry[at : at + 4], "big", signed=True)
-    if at + 4 <= len(entry) and value_length < 0:
-        raise InvalidRecordError("a compressed message has no value", expected="at least 0 bytes", found="null")
-    end = at + 4 + max(0, value_length)
-    if end > len(entry):
-        raise InvalidRecordError(
-            "the value of a compressed message overruns it", expected=f"{end} bytes", found=len(entry)
-        )
-    return entry[at + 4 : end]
-
-
-def inner_messages(row: np.void, entry: memoryview, limit: int) -> tuple[NDArray[np.void], memoryview]:
+def inner_messages(rows: NDArray[np.void], entry: memoryview, limit: int) -> tuple[NDArray[np.void], memoryview]:
     """Read the headers of the messages in a wrapper.
 
     Args:
-        row: Its row of the header table.
+        rows: Its row of the header table, shape (1,).
         entry: Its bytes.
         limit: The number of bytes that it may decompress to.
 
@@ -73,14 +32,18 @@ def inner_messages(row: np.void, entry: memoryview, limit: int) -> tuple[NDArray
 
     Raises:
         CorruptRecordError: The size field of a message is less than that of the smallest message.
-        InvalidRecordError: `decompressed_messages` raises it, or there is no message.
+        InvalidRecordError: The wrapper has no value, the value ends after the entry, its compressed data is damaged, or
+            there is no message.
+        DecompressedSizeError: It decompresses to more than `limit` bytes.
     """
-    region = memoryview(decompressed_messages(row, entry, limit))
-    rows, _, at, *_ = scan_headers(region)
+    region, _, error = decompress_rows(entry, rows, int(rows["position"][0]), limit, limit)
+    if error is not None:
+        raise error
+    inner, _, at, *_ = scan_headers(region)
     ensure_end(region, at)
-    if not len(rows):
+    if not len(inner):
         raise InvalidRecordError("a compressed message holds no message", expected="at least 1 message", found=0)
-    return rows, region
+    return inner, region
 
 
 def absolute_offsets(wrapper: np.void, rows: NDArray[np.void]) -> NDArray[np.int64]:

@@ -13,9 +13,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
+from kafkalog._speedups import decompress
 from kafkalog._speedups.arguments import BYTES, INT64_MAX, whole
 from kafkalog.errors import NotALogError
-from kafkalog.record import decompress
 from kafkalog.storage.checkpoint.partition_metadata_file import topic_id_in
 from kafkalog.storage.data_dir.directory_lock import DirectoryLock
 from kafkalog.storage.data_dir.session import Session, read_checkpoints

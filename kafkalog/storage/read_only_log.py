@@ -13,8 +13,8 @@ from io import UnsupportedOperation
 from pathlib import Path
 from typing import NoReturn
 
+from kafkalog._speedups import decompress
 from kafkalog.errors import NotALogError
-from kafkalog.record import decompress
 from kafkalog.storage.checkpoint.checkpoint_file import OffsetCheckpointFile
 from kafkalog.storage.checkpoint.leader_epoch_cache import LeaderEpochCache
 from kafkalog.storage.clock import wall_clock_ms

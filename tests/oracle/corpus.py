@@ -26,6 +26,7 @@ from tests.reference.encode import (
     records,
     with_right_checksum,
 )
+from tests.reference.lz4_frames import damaged_frames, sound_frames
 
 
 class Entry(Protocol):
@@ -105,7 +106,12 @@ def _v2_fields() -> dict[str, V2Batch]:
         "gzip of two members": V2Batch(PLAIN, GZIP, payload=_two_members(V2Batch(PLAIN).plain_region(), GZIP)),
         "zstd of two frames": V2Batch(PLAIN, ZSTD, payload=_two_members(V2Batch(PLAIN).plain_region(), ZSTD)),
         "snappy of two streams": V2Batch(PLAIN, SNAPPY, payload=_two_members(V2Batch(PLAIN).plain_region(), SNAPPY)),
+        **_lz4_batches("", LARGE, sound_frames(V2Batch(LARGE).plain_region())),
     }
+
+
+def _lz4_batches(version: str, content: list[PlainRecord], frames: dict[str, bytes]) -> dict[str, V2Batch]:
+    return {f"{version}lz4 with {name}": V2Batch(content, LZ4, payload=frame) for name, frame in frames.items()}
 
 
 def _two_members(region: bytes, codec: int) -> bytes:
@@ -177,6 +183,7 @@ def impossible() -> list[Log]:
         "v1: unknown codec 5": LegacyMessage(small[0], 1, codec=5),
         "v1: wrapper of v2": replace(wrapper, inner=V2Batch(small).encoded()),
         "v2: lz4 of two frames": V2Batch(PLAIN, LZ4, payload=_two_members(region, LZ4)),
+        **_lz4_batches("v2: ", PLAIN, damaged_frames(region)),
         "v1: wrong CRC": LegacyMessage(small[0], 1, checksum=1),
         "v0: wrong CRC": LegacyMessage(small[0], 0, checksum=1),
         "v1: size 13": LegacyMessage(small[0], 1, size=13),

@@ -15,13 +15,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalog import ByteBufferMessageSet, CompressionType, FileMessageSet, Record, RecordColumns
+from kafkalog._speedups import decompress as compression
 from kafkalog.errors import CorruptRecordError, DecompressedSizeError, InvalidRecordError
-from kafkalog.record import decompress as compression
 from kafkalog.record.decoding import LEAST_FOR_A_THREAD
 from tests.helpers.equivalence import assert_same_reading
 from tests.reference.codes import FaultCode
 from tests.reference.compression import GZIP, LZ4, NONE, ZSTD
-from tests.reference.encode import PlainRecord, V2Batch, compressed, entries, records, varint
+from tests.reference.encode import PlainRecord, V2Batch, entries, records, varint
 
 WRITTEN = [
     PlainRecord(0, 10, b"k0", b"v0", ((b"h", b"x"), (b"", None))),
@@ -119,21 +119,22 @@ def one_record(offset: int, value: bytes) -> bytes:
     )
 
 
-def batches_decompressed(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """Return a list to which the bytes of every batch are added that is decompressed from now on."""
-    made: list[Any] = []
-    real = compression.decompress
+def batches_decompressed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return a list to which, from now on, the number of batches that are decompressed together is added."""
+    made: list[int] = []
+    real = compression.decompress_rows
 
-    def decompress(*arguments: Any, **named: Any) -> Any:
-        made.append(real(*arguments, **named))
-        return made[-1]
+    def decompress_rows(*arguments: Any) -> Any:
+        found = real(*arguments)
+        made.append(len(found[1]) - 1)
+        return found
 
-    monkeypatch.setattr(compression, "decompress", decompress)
+    monkeypatch.setattr("kafkalog.record.decoding.decompress_rows", decompress_rows)
     return made
 
 
 def test_strongly_compressed_batches_are_not_decompressed_all_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kafkalog.record.decoding.BYTES_A_PIECE", 100_000)
+    monkeypatch.setattr("kafkalog.record.decoding.BYTES_A_PIECE", 80_000)
     data = b"".join(one_record(i, b"x" * 30_000) for i in range(20))
     pieces = list(ByteBufferMessageSet(data).columns())
     assert [len(each) for each in pieces] == [3, 3, 3, 3, 3, 3, 2]
@@ -144,14 +145,14 @@ def test_strongly_compressed_batches_are_not_decompressed_all_at_once(monkeypatc
 
 def test_threads_decompress_no_more_ahead_than_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     """A thread decodes four chunks of the only batch range, and the next ones once the reader has come to them."""
-    monkeypatch.setattr("kafkalog.record.decoding.BYTES_A_PIECE", 100_000)
+    monkeypatch.setattr("kafkalog.record.decoding.BYTES_A_PIECE", 80_000)
     monkeypatch.setattr("kafkalog.record.message_set.MOST_WAITING_BYTES", 300_000)
     made = batches_decompressed(monkeypatch)
     chunks = ByteBufferMessageSet(b"".join(one_record(i, b"x" * 30_000) for i in range(40))).columns(threads=2)
     found = next(chunks).offset.tolist()
-    assert (len(found), len(made)) == (3, 13)
+    assert (len(found), made) == (3, [3, 3, 3, 3])
     assert found + [offset for chunk in chunks for offset in chunk.offset.tolist()] == list(range(40))
-    assert len(made) == 40
+    assert sum(made) == 40
 
 
 @pytest.mark.parametrize("codec", list(CompressionType))
@@ -164,13 +165,13 @@ def test_a_damaged_batch_changes_nothing_in_the_reading_of_the_next_one(codec: C
         assert [record.value for record in ByteBufferMessageSet(whole)] == [b"v" * 5_000] * 20
 
 
-def test_a_large_batch_is_decompressed_once_and_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_batch_is_decompressed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """The batches behind it do not change it either."""
     monkeypatch.setattr("kafkalog.record.decoding.BYTES_A_PIECE", 10_000)
     made = batches_decompressed(monkeypatch)
     large, small = one_record(0, b"x" * 30_000), one_record(1, b"y")
     first, *others = ByteBufferMessageSet(large + small + one_record(2, b"z" * 30_000)).columns()
-    assert np.shares_memory(np.frombuffer(first.buffer, np.uint8), np.frombuffer(made[0], np.uint8))
+    assert made == [1, 2]
     assert first.record(0).value == b"x" * 30_000
     assert [record.value for columns in others for record in columns] == [b"y", b"z" * 30_000]
 
@@ -203,9 +204,9 @@ def test_threads_change_neither_records_nor_their_order() -> None:
 
 @pytest.mark.parametrize(
     ("codec", "size", "in_thread"),
-    [(LZ4, 2_000, False), (ZSTD, 2_000, False), (ZSTD, 60_000, True), (GZIP, 60_000, True), (NONE, 200, True)],
+    [(LZ4, 2_000, False), (ZSTD, 500, False), (ZSTD, 2_000, True), (GZIP, 2_000, True), (NONE, 200, False)],
 )
-def test_small_compressed_batches_are_not_decoded_in_threads(
+def test_small_batches_are_not_decoded_in_threads(
     monkeypatch: pytest.MonkeyPatch, codec: int, size: int, *, in_thread: bool
 ) -> None:
     """Passing the interpreter's lock from thread to thread takes longer than decompressing such a batch."""
@@ -286,20 +287,3 @@ def test_a_record_of_more_headers_than_are_made_objects_is_refused_by_its_place(
     with pytest.raises(DecompressedSizeError, match=r"more headers.*expected at most 262144, found 262145"):
         list(ByteBufferMessageSet(data))
     assert assert_same_reading(data) == (FaultCode.TOO_MANY_HEADERS, 0, 69, 2**18, 2**18 + 1)
-
-
-@pytest.mark.parametrize("codec", [GZIP, LZ4, ZSTD])
-@pytest.mark.parametrize("at_a_time", [1, 100, 4096, 10_000])
-def test_what_libraries_return_piece_by_piece_is_put_together(
-    monkeypatch: pytest.MonkeyPatch, codec: int, at_a_time: int
-) -> None:
-    monkeypatch.setattr(compression, "BYTES_AT_A_TIME", at_a_time)
-    parts = [bytes(range(256)) * 17, b"x" * 9000, b"", b"end"]
-    stream = b"".join(compressed(part, codec) for part in (parts if codec != LZ4 else parts[:1]))
-    plain = b"".join(parts if codec != LZ4 else parts[:1])
-    assert bytes(compression.decompress(codec, memoryview(stream))) == plain
-    assert bytes(compression.decompress(codec, memoryview(stream), limit=len(plain))) == plain
-    with pytest.raises(DecompressedSizeError):
-        compression.decompress(codec, memoryview(stream), limit=len(plain) - 1)
-    with pytest.raises(InvalidRecordError):
-        compression.decompress(codec, memoryview(stream)[:-2])

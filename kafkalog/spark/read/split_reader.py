@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from kafkalog._speedups.decompress import DEFAULT_LIMIT
 from kafkalog._speedups.record import Record
 from kafkalog.attributes import CONTROL_BIT
 from kafkalog.errors import ChangedWhileReading
@@ -27,7 +28,6 @@ from kafkalog.fsck.file_check import Scope
 from kafkalog.fsck.header_checks import Bounds
 from kafkalog.fsck.walk import sound_header_at
 from kafkalog.record.decoding import Entries, Reading, pieces
-from kafkalog.record.decompress import DEFAULT_LIMIT
 from kafkalog.record.framing import end_of
 from kafkalog.record.record_columns import RecordColumns
 from kafkalog.scan.records import Damage, LeftOut, decoded, surviving

@@ -25,7 +25,7 @@ import numpy as np
 
 from kafkalog._speedups.arguments import INT64_MAX
 from kafkalog.errors import ChangedWhileReading, CorruptRecordError, LogTruncatedError, OffsetOutOfRangeError
-from kafkalog.record.decoding import Entries, Reading, pays_in_threads, pieces, read_columns, units
+from kafkalog.record.decoding import Entries, Reading, pays_in_threads, pieces, read_columns
 from kafkalog.record.message_set import LONG_RUN_BYTES, MOST_WAITING_BYTES, RUN_BYTES, RUN_GROWTH, memory_of
 from kafkalog.record.ordered_map import ordered_map
 from kafkalog.record.record_batch import RecordBatch, batches_of
@@ -330,7 +330,7 @@ def _decoded(chunks: Iterator[_Chunk], threads: int, check_crcs: bool) -> Iterat
     work = partial(_parts, check_crcs=check_crcs)
     if threads == 1:
         return chain.from_iterable(map(work, chunks))
-    return ordered_map(work, _units(chunks), threads, weigh=_weight, most=MOST_WAITING_BYTES, pays=_pays)
+    return ordered_map(work, chunks, threads, weigh=_weight, most=MOST_WAITING_BYTES, pays=_pays)
 
 
 def _parts(chunk: _Chunk, *, check_crcs: bool) -> Iterator[_Decoded]:
@@ -341,12 +341,6 @@ def _parts(chunk: _Chunk, *, check_crcs: bool) -> Iterator[_Decoded]:
             # As in `Walk._columns`.
             del part
     yield chunk, None
-
-
-def _units(chunks: Iterator[_Chunk]) -> Iterator[_Chunk]:
-    for chunk in chunks:
-        for piece in units(chunk.entries.rows):
-            yield chunk._replace(entries=chunk.entries.only(piece))
 
 
 def _weight(decoded: _Decoded) -> int:

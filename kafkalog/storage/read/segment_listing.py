@@ -18,10 +18,10 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+from kafkalog._speedups import decompress
 from kafkalog._speedups.arguments import INT64_MAX
 from kafkalog._speedups.framing import find_file_entry
 from kafkalog.errors import KafkaLogError, LogStateError
-from kafkalog.record import decompress
 from kafkalog.storage.checkpoint.checkpoint_file import SETTLED_NS
 from kafkalog.storage.file_names import segment_files
 from kafkalog.storage.files.readable_file import ReadableFile

@@ -22,6 +22,7 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
+from kafkalog._speedups.decompress import DEFAULT_LIMIT
 from kafkalog.errors import (
     CorruptIndexError,
     CorruptRecordError,
@@ -30,7 +31,6 @@ from kafkalog.errors import (
     NotALogError,
     SegmentOffsetOverflowError,
 )
-from kafkalog.record.decompress import DEFAULT_LIMIT
 from kafkalog.record.framing import EndKind
 from kafkalog.storage.checkpoint.leader_epoch_cache import LeaderEpochCache
 from kafkalog.storage.checkpoint.partition_metadata_file import read_partition_metadata, write_partition_metadata

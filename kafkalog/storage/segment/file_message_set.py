@@ -20,10 +20,10 @@ from typing import NamedTuple, Self, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from kafkalog._speedups import decompress
 from kafkalog._speedups.arguments import BYTES, EPOCH_MS, INT32_MAX, INT64_MAX, instance, whole
 from kafkalog._speedups.framing import find_file_entry, load_file_entry, scan_file_headers, scan_headers
 from kafkalog.errors import CorruptRecordError, LogStateError
-from kafkalog.record import decompress
 from kafkalog.record.decoding import Entries, Reading, first_record
 from kafkalog.record.framing import EndKind, Stop
 from kafkalog.record.layout import LOG_OVERHEAD, SIZE_AT, SMALLEST_ENTRY

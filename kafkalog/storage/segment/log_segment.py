@@ -21,9 +21,9 @@ from errno import ENOENT
 from pathlib import Path
 from typing import TypeAlias
 
+from kafkalog._speedups import decompress
 from kafkalog._speedups.arguments import INT64_MAX
 from kafkalog.errors import CorruptRecordError, KafkaLogError, SegmentOffsetOverflowError
-from kafkalog.record import decompress
 from kafkalog.record.decoding import Entries
 from kafkalog.record.framing import Header
 from kafkalog.record.records_builder import BuiltBatch

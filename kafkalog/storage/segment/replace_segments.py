@@ -23,8 +23,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from kafkalog._speedups.decompress import DEFAULT_LIMIT
 from kafkalog.errors import CorruptRecordError
-from kafkalog.record.decompress import DEFAULT_LIMIT
 from kafkalog.record.framing import headers_of
 from kafkalog.storage.file_names import (
     CLEANED_SUFFIX,

@@ -21,7 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from kafkalog.record import decompress
+from kafkalog._speedups import decompress
 from kafkalog.storage.file_names import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX
 from kafkalog.storage.files.appendable_file import sync_and_close
 from kafkalog.storage.files.byte_source import closed

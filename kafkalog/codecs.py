@@ -3,7 +3,7 @@
 gzip     isal, which inflates more than twice as fast as zlib; zlib where isal has no wheel
 snappy   cramjam; the raw blocks in xerial's stream: 82 53 4E 41 50 50 59 00, version int32, compatible int32,
          then [length int32, raw block]...
-lz4      lz4
+lz4      cramjam for the blocks of a frame, lz4 for linked blocks and to compress
 zstd     zstandard
 """
 
@@ -39,8 +39,16 @@ def with_lz4_checksum(frame: "ReadableBuffer", at: int, covered: "ReadableBuffer
         at: The index of the checksum byte.
         covered: The bytes that the checksum is computed over.
     """
-    from xxhash import xxh32_intdigest
-
-    checksum = (xxh32_intdigest(covered) >> 8) & 0xFF
     view = memoryview(frame)
-    return b"".join((view[:at], bytes([checksum]), view[at + 1 :]))
+    return b"".join((view[:at], bytes([lz4_checksum(covered)]), view[at + 1 :]))
+
+
+def lz4_checksum(covered: "ReadableBuffer") -> int:
+    """Return the checksum byte of an LZ4 frame's header."""
+    return xxh32(covered) >> 8 & 0xFF
+
+
+def xxh32(data: "ReadableBuffer") -> int:
+    """Return the xxHash of 32 bits, by which LZ4 checks headers and blocks."""
+    checksum: int = library("xxhash").xxh32_intdigest(data)
+    return checksum
