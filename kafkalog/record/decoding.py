@@ -108,11 +108,11 @@ def pieces(rows: NDArray[np.void]) -> list[NDArray[np.void]]:
     return [rows[start:end] for start, end in pairwise([0, *cut_rows(rows, RECORDS_A_PIECE)])]
 
 
-def pays_in_threads(rows: NDArray[np.void]) -> bool:
+def pays_in_threads(entries: Entries) -> bool:
     """Return whether entries are decoded faster if some of them are decoded in another thread meanwhile."""
-    codecs = rows["compression_type"]
+    codecs = entries.rows["compression_type"]
     codec = int(codecs[(codecs > 0).argmax()])
-    return bool(rows["size_in_bytes"].mean() >= LEAST_FOR_A_THREAD.get(codec, 0))
+    return bool(entries.rows["size_in_bytes"].mean() >= LEAST_FOR_A_THREAD.get(codec, 0))
 
 
 def first_record(entries: Entries, reading: Reading, offset: int, timestamp: int) -> tuple[int, int, int] | None:

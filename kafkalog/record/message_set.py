@@ -103,7 +103,7 @@ class MessageSet(ABC):
 
     def batches(self) -> Iterator[RecordBatch]:
         """Yield the entries in order; nothing is decompressed, no checksum computed."""
-        return chain.from_iterable(batches_of(self._entries(run), self._reading) for run in self._runs())
+        return chain.from_iterable(batches_of(entries, self._reading) for entries in self._loaded_runs())
 
     def headers(self) -> NDArray[np.void]:
         """Return one row (`HEADER_DTYPE`) per entry, read from the headers alone.
@@ -136,15 +136,11 @@ class MessageSet(ABC):
             ValueError: `threads` is less than 1.
         """
         threads = whole("threads", threads, 1, INT32_MAX)
-        decode = partial(self._decoded, replace(self._reading, check_crcs=flag("check_crcs", check_crcs)))
+        decode = partial(_decoded, replace(self._reading, check_crcs=flag("check_crcs", check_crcs)))
         if threads == 1:
-            return chain.from_iterable(map(decode, self._runs()))
-        tasks = self._runs(span=LONG_RUN_BYTES)
+            return chain.from_iterable(map(decode, self._loaded_runs()))
+        tasks = self._loaded_runs(span=LONG_RUN_BYTES)
         return ordered_map(decode, tasks, threads, weigh=memory_of, most=MOST_WAITING_BYTES, pays=pays_in_threads)
-
-    def _decoded(self, reading: Reading, rows: NDArray[np.void]) -> Iterator[RecordColumns]:
-        entries = self._entries(rows)
-        return chain.from_iterable(read_columns(entries.only(piece), reading) for piece in pieces(rows))
 
     def ensure_valid(self) -> None:
         """Check the format and the checksum of every entry; nothing is decompressed.
@@ -152,8 +148,8 @@ class MessageSet(ABC):
         Raises:
             CorruptRecordError: An entry is not valid, or damage in the framing.
         """
-        for run in self._runs():
-            ensure_valid(*self._entries(run), path=self._reading.path)
+        for entries in self._loaded_runs():
+            ensure_valid(*entries, path=self._reading.path)
 
     def sound_runs(self) -> Iterator[Entries]:
         """Yield the entries up to the first wrong checksum; nothing is decompressed.
@@ -163,7 +159,7 @@ class MessageSet(ABC):
         Raises:
             CorruptRecordError: A wrong checksum, or damage in the framing, after the entries before it.
         """
-        for entries in self._loaded_runs():
+        for entries in self._loaded_runs(span=LONG_RUN_BYTES):
             run = entries.rows
             bad, computed = first_invalid(entries.view, run, entries.position)
             if bad:
@@ -211,7 +207,11 @@ class MessageSet(ABC):
             UnsupportedCompressionError: A batch is compressed with zstd, which exists only in format 2.
             ValueError: There is no such format.
         """
-        return self._like(to_magic(self._loaded_runs(), self._reading, magic, lossy=lossy, start_offset=start_offset))
+        return self._like(
+            to_magic(
+                self._loaded_runs(span=LONG_RUN_BYTES), self._reading, magic, lossy=lossy, start_offset=start_offset
+            )
+        )
 
     def write_to(self, file: Target, position: int = 0, size: int | None = None) -> int:
         """Write bytes to a binary file or a socket.
@@ -290,9 +290,9 @@ class MessageSet(ABC):
         """
         stop.end(self._reading.path)
 
-    def _loaded_runs(self) -> Iterator[Entries]:
-        """Yield batch ranges with their bytes."""
-        return map(self._entries, self._runs())
+    def _loaded_runs(self, start: int | None = None, *, max_size: int = -1, span: int = RUN_BYTES) -> Iterator[Entries]:
+        """Yield batch ranges with their bytes; arguments and errors as of `_runs`."""
+        return map(self._entries, self._runs(start, max_size=max_size, span=span))
 
     def _entries(self, run: NDArray[np.void]) -> Entries:
         start = int(run["position"][0])
@@ -535,6 +535,10 @@ def _append_at(builder: RecordsBuilder, records: Iterable[Record], offsets: Iter
             raise ValueError(f"more records than offsets: only {builder.records_count} offsets are given") from None
         offset = whole("an offset", offset, 0, INT64_MAX)
         builder.append(record.value, record.key, record.headers, record.timestamp, offset=offset)
+
+
+def _decoded(reading: Reading, entries: Entries) -> Iterator[RecordColumns]:
+    return chain.from_iterable(read_columns(entries.only(piece), reading) for piece in pieces(entries.rows))
 
 
 def memory_of(columns: RecordColumns) -> int:

@@ -64,7 +64,12 @@ def entry_of(found: Any) -> bytes:
 @pytest.mark.parametrize(
     ("module", "call", "shown", "read"),
     [
-        (file_message_set, "scan_file_headers", size_of, FileMessageSet.ensure_valid),
+        (
+            file_message_set,
+            "scan_file_headers",
+            size_of,
+            lambda messages: (list(messages.header_runs()), messages.size_in_bytes),
+        ),
         (
             file_message_set,
             "load_file_entry",

@@ -348,7 +348,7 @@ def _weight(decoded: _Decoded) -> int:
 
 
 def _pays(chunk: _Chunk) -> bool:
-    return pays_in_threads(chunk.entries.rows)
+    return pays_in_threads(chunk.entries)
 
 
 def _own(chunk: _Chunk, part: RecordColumns) -> tuple[int, int]:

@@ -27,7 +27,7 @@ from kafkalog.errors import CorruptRecordError, LogStateError
 from kafkalog.record.decoding import Entries, Reading, first_record
 from kafkalog.record.framing import EndKind, Stop
 from kafkalog.record.layout import LOG_OVERHEAD, SIZE_AT, SMALLEST_ENTRY
-from kafkalog.record.message_set import LONG_RUN_BYTES, MessageSet
+from kafkalog.record.message_set import RUN_BYTES, RUN_GROWTH, MessageSet
 from kafkalog.record.record_batch import RecordBatch, batches_of
 from kafkalog.record.write_to import Target
 from kafkalog.storage.files.appendable_file import AppendableFile, Piece
@@ -259,8 +259,8 @@ class FileMessageSet(MessageSet):
             CorruptRecordError: The framing is damaged, or a size field is greater than `max_message_size`.
         """
         limit = -1 if max_message_size is None else whole("max_message_size", max_message_size, 0, INT32_MAX, BYTES)
-        runs = self._runs(self._place(start), max_size=limit)
-        return chain.from_iterable(batches_of(self._entries(run), self._reading) for run in runs)
+        runs = self._loaded_runs(self._place(start), max_size=limit)
+        return chain.from_iterable(batches_of(entries, self._reading) for entries in runs)
 
     def search(self, offset: int, start: int = 0, *, hint: int | None = None) -> OffsetPosition | None:
         """Return the first batch from position `start` on whose last offset is `offset` or more; None if there is none.
@@ -585,17 +585,25 @@ class FileMessageSet(MessageSet):
             raise self._named(error) from None
         return found, Stop(*stop)
 
-    def _loaded_runs(self) -> Iterator[Entries]:
-        position = self._first
-        while (entries := self.load(position, LONG_RUN_BYTES)) is not None:
+    def _loaded_runs(self, start: int | None = None, *, max_size: int = -1, span: int = RUN_BYTES) -> Iterator[Entries]:
+        position, reach = self._first if start is None else start, self._first_run_bytes
+        while (entries := self.load(position, min(span, reach), max_size)) is not None:
             yield entries
-            position = entries.end
+            position, reach = entries.end, RUN_GROWTH * (entries.end - position)
+        stop = self._stop()
+        if self._first < position > stop:
+            raise became_shorter(self.path, position, 0, stop - position)
 
-    def load(self, position: int, span: int) -> Entries | None:
+    def load(self, position: int, span: int, max_size: int = -1) -> Entries | None:
         """Return the entries from a position in the file on, about `span` bytes; None at the end.
 
         The bytes are read at once and scanned in memory: faster than reading the headers first, and what is returned
         does not depend on what they were earlier.
+
+        Args:
+            position: The position of the first entry in the file.
+            span: The approximate number of bytes; a longer entry is returned alone.
+            max_size: The largest valid size field; -1 = no limit.
 
         Raises:
             ChangedWhileReading: The file has become shorter.
@@ -606,11 +614,11 @@ class FileMessageSet(MessageSet):
             return None
         while True:
             view = self._view(position, length)
-            rows, *_ = scan_headers(view, position)
+            rows, *_ = scan_headers(view, position, max_size=max_size)
             if len(rows):
                 break
             # The end, damage, or an entry longer than the chunk: scan the file itself to find out.
-            rows, stop = self._scan(position, rows=1, span=-1)
+            rows, stop = self._scan(position, rows=1, span=-1, max_size=max_size)
             if not len(rows):
                 self._check_end(stop)
                 return None
