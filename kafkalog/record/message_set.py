@@ -43,6 +43,7 @@ RUN_ROWS = 8192
 # Ranges are longer where little is done with each batch, or where each is passed to a thread: what a range costs by
 # itself is as much as the work on some batches.
 LONG_RUN_BYTES = 4 * RUN_BYTES
+THREAD_RUN_BYTES = 2 * RUN_BYTES
 # The number of bytes that a thread decodes of a range ahead of the reader. Few ranges reach it, but a range may
 # decompress to a gigabyte.
 MOST_WAITING_BYTES = 32 << 20
@@ -139,7 +140,7 @@ class MessageSet(ABC):
         decode = partial(_decoded, replace(self._reading, check_crcs=flag("check_crcs", check_crcs)))
         if threads == 1:
             return chain.from_iterable(map(decode, self._loaded_runs()))
-        tasks = self._loaded_runs(span=LONG_RUN_BYTES)
+        tasks = self._loaded_runs(span=THREAD_RUN_BYTES)
         return ordered_map(decode, tasks, threads, weigh=memory_of, most=MOST_WAITING_BYTES, pays=pays_in_threads)
 
     def ensure_valid(self) -> None:

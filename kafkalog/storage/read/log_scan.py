@@ -26,7 +26,7 @@ import numpy as np
 from kafkalog._speedups.arguments import INT64_MAX
 from kafkalog.errors import ChangedWhileReading, CorruptRecordError, LogTruncatedError, OffsetOutOfRangeError
 from kafkalog.record.decoding import Entries, Reading, pays_in_threads, pieces, read_columns
-from kafkalog.record.message_set import LONG_RUN_BYTES, MOST_WAITING_BYTES, RUN_BYTES, RUN_GROWTH, memory_of
+from kafkalog.record.message_set import MOST_WAITING_BYTES, RUN_BYTES, RUN_GROWTH, THREAD_RUN_BYTES, memory_of
 from kafkalog.record.ordered_map import ordered_map
 from kafkalog.record.record_batch import RecordBatch, batches_of
 from kafkalog.record.record_columns import RecordColumns
@@ -129,7 +129,7 @@ class Walk:
             CorruptRecordError: Damage, an offset outside its segment, or a change of the log.
         """
         rows, start = None, self._next
-        for chunk, part in _decoded(self._chunks(RUN_BYTES if threads == 1 else LONG_RUN_BYTES), threads, check_crcs):
+        for chunk, part in _decoded(self._chunks(RUN_BYTES if threads == 1 else THREAD_RUN_BYTES), threads, check_crcs):
             if part is None:
                 self._pass(chunk)
                 continue
