@@ -1,4 +1,4 @@
-"""`kafkalog.record.decompress`: the compressed part of one 64 KiB batch, decompressed."""
+"""`kafkalog._speedups.decompress`: the compressed part of one 64 KiB batch, decompressed."""
 
 # ruff: noqa: ARG002 - asv hands every parameter to every method
 
