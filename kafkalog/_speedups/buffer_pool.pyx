@@ -96,6 +96,10 @@ cdef class Block:
         cdef void* memory
         if self.views:
             raise BufferError("a block with views cannot grow")
+        if size_class == self.size_class != CLASSES:
+            # The memory has the size of its class.
+            self.size = size
+            return 0
         if self.size_class == CLASSES:
             # The system moves the pages of a large buffer without a copy.
             memory = realloc(self.memory, size)

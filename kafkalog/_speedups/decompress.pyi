@@ -22,6 +22,7 @@ def decompress(codec: int, data: ReadableBuffer, *, limit: int = ..., magic: int
         InvalidRecordError: An incomplete or damaged stream, or an unknown codec.
         DecompressedSizeError: The data decompresses to more than `limit` bytes.
         MemoryError: There is too little memory.
+        ValueError: `limit` is negative.
     """
 
 def decompress_rows(
@@ -45,7 +46,7 @@ def decompress_rows(
         `DecompressedSizeError` with the position of its entry, None if there is none.
 
     Raises:
-        ValueError: A region is outside the buffer.
+        ValueError: A region is outside the buffer, or `limit` is negative.
         MemoryError: There is too little memory.
     """
 

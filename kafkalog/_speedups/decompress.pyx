@@ -6,7 +6,7 @@
     lz4      one LZ4 frame of independent blocks:
              04 22 4D 18 | flags | block size | content size int64, if flagged | header checksum |
              [length uint32, bit 31: stored as it is | block | block checksum uint32, if flagged]... | length 0 |
-             content checksum uint32, if flagged, which Kafka does not compare
+             content checksum uint32, if flagged. Like Kafka, this does not compare content size and checksum
              In format 0 the header checksum covers the first four bytes too, and is not compared. Linked blocks, which
              Java's clients refuse, are decompressed as well
     zstd     one or more frames, mostly without a content size
@@ -206,6 +206,7 @@ def decompress(int codec, const uint8_t[::1] data not None, *, int64_t limit=DEF
         InvalidRecordError: An incomplete or damaged stream, or an unknown codec.
         DecompressedSizeError: The data decompresses to more than `limit` bytes.
         MemoryError: There is too little memory.
+        ValueError: `limit` is negative.
     """
     cdef Output output = Output(data.shape[0], BYTES_AT_A_TIME)
     cdef Window whole = window(data, None, &data[0] if data.shape[0] else EMPTY, data.shape[0])
@@ -232,7 +233,7 @@ def decompress_rows(const uint8_t[::1] buffer not None, rows, int64_t position, 
         `DecompressedSizeError` with the position of its entry, None if there is none.
 
     Raises:
-        ValueError: A region is outside the buffer.
+        ValueError: A region is outside the buffer, or `limit` is negative.
         MemoryError: There is too little memory.
     """
     cdef Rows table
@@ -284,6 +285,8 @@ cdef Window compressed_region(Window buffer, const Header* row, Py_ssize_t i, in
 cdef int decompress_into(Output output, int codec, Window data, int64_t limit, int magic) except -1:
     """Append the decompressed bytes to `output`, which is unchanged after an error."""
     cdef Py_ssize_t start = output.size
+    if limit < 0:
+        raise ValueError(f"a limit of {limit} bytes")
     output.allow(limit)
     try:
         if codec == GZIP:
@@ -385,24 +388,25 @@ cdef Py_ssize_t gzip_member(Window data, Output output, Py_ssize_t step) except 
 
 cdef int decompress_snappy(Window data, Output output) except -1:
     cdef object cramjam = codecs.library("cramjam")
-    cdef list blocks = xerial_blocks(data) if starts_xerial(data, 0) else [data]
-    cdef list sizes
-    cdef Window block
-    cdef Py_ssize_t size, i
     cdef object decompress_block = cramjam.snappy.decompress_raw_into
     cdef object length_of = cramjam.snappy.decompress_raw_len
+    cdef int64_t together = 0
+    cdef Py_ssize_t at = 0
+    cdef Py_ssize_t size
+    cdef Window block
     try:
-        sizes = [length_of(block) for block in blocks]
-        for i in range(len(blocks)):
-            block, size = blocks[i], sizes[i]
+        while (block := next_raw_block(data, &at)) is not None:
+            size = length_of(block)
             if size > SNAPPY_MOST_EXPANSION * block.size:
                 raise damaged(SNAPPY, f"a block of {block.size} bytes claims to decompress to {size} bytes")
-        if sum(sizes) > output.left():
-            raise output.too_large()
-        output.reserve(sum(sizes))
-        for i in range(len(blocks)):
-            size = sizes[i]
-            output.wrote(decompress_block(blocks[i], output.room(size, size)))
+            together += size
+            if together > output.left():
+                raise output.too_large()
+        output.reserve(together)
+        at = 0
+        while (block := next_raw_block(data, &at)) is not None:
+            size = length_of(block)
+            output.wrote(decompress_block(block, output.room(size, size)))
     except cramjam.DecompressionError as error:
         raise failed(SNAPPY, error) from None
     return 0
@@ -413,27 +417,30 @@ cdef bint starts_xerial(Window data, Py_ssize_t at) noexcept:
     return data.size - at >= XERIAL_MAGIC_SIZE and memcmp(data.at + at, XERIAL_MAGIC, XERIAL_MAGIC_SIZE) == 0
 
 
-cdef list xerial_blocks(Window data):
-    """Return the raw blocks of one or more concatenated xerial streams."""
-    cdef list blocks = []
-    cdef Py_ssize_t at = 0
-    cdef Py_ssize_t left
+cdef Window next_raw_block(Window data, Py_ssize_t* at):
+    """Return the raw block at `at`, and set `at` to its end; None after the last one.
+
+    The blocks are those of one or more concatenated xerial streams, or all bytes are one block.
+    """
+    cdef Py_ssize_t start = at[0]
     cdef int64_t size
-    while at < data.size:
-        if starts_xerial(data, at):
-            at += XERIAL_HEADER_SIZE
-            if at > data.size:
-                raise damaged(SNAPPY, "it ends within the stream's header")
-            continue
-        left = data.size - at - 4
-        if left < 0:
-            raise damaged(SNAPPY, "it ends within the length of a block")
-        size = <int32_t> big_endian(data.at + at)
-        if not 0 <= size <= left:
-            raise damaged(SNAPPY, f"a block claims {size} bytes, but {left} bytes are left")
-        blocks.append(data.part(at + 4, size))
-        at += 4 + size
-    return blocks
+    if not starts_xerial(data, 0):
+        at[0] = data.size + 1
+        return None if start else data
+    while starts_xerial(data, start):
+        start += XERIAL_HEADER_SIZE
+        if start > data.size:
+            raise damaged(SNAPPY, "it ends within the stream's header")
+    if start == data.size:
+        return None
+    if data.size - start < 4:
+        raise damaged(SNAPPY, "it ends within the length of a block")
+    size = <int32_t> big_endian(data.at + start)
+    start += 4
+    if not 0 < size <= data.size - start:
+        raise damaged(SNAPPY, f"a block claims {size} bytes, but {data.size - start} bytes are left")
+    at[0] = start + size
+    return data.part(start, size)
 
 
 # --- lz4
@@ -548,8 +555,6 @@ cdef int decompress_linked_lz4(Window data, Output output, int magic) except -1:
 cdef object with_right_checksum(Window data):
     """Copy a frame of format 0 with the header checksum of the LZ4 specification; Kafka ignores the stored one."""
     cdef Py_ssize_t end = 6
-    if data.size < LZ4_SMALLEST_HEADER or little_endian(data.at) != LZ4_MAGIC:
-        return data
     end += 8 if data.at[LZ4_FLAGS_AT] & LZ4_CONTENT_SIZE else 0
     end += 4 if data.at[LZ4_FLAGS_AT] & LZ4_DICTIONARY else 0
     if end >= data.size:
@@ -557,8 +562,10 @@ cdef object with_right_checksum(Window data):
     return codecs.with_lz4_checksum(data, end, data.part(LZ4_FLAGS_AT, end - LZ4_FLAGS_AT))
 
 
-cdef inline bint has_linked_blocks(Window frame) noexcept:
-    return frame.size > LZ4_FLAGS_AT and not frame.at[LZ4_FLAGS_AT] & LZ4_INDEPENDENT_BLOCKS
+cdef inline bint has_linked_blocks(Window data) noexcept:
+    """Return whether an LZ4 frame begins, whose blocks refer to earlier ones."""
+    return (data.size >= LZ4_SMALLEST_HEADER and little_endian(data.at) == LZ4_MAGIC
+            and not data.at[LZ4_FLAGS_AT] & LZ4_INDEPENDENT_BLOCKS)
 
 
 def linked_lz4_rows(const uint8_t[::1] buffer not None, rows, int64_t position):
@@ -660,6 +667,8 @@ cdef Py_ssize_t zstd_frame_size(zstandard, Window data, Output output) except -1
         if at + 3 > data.size:
             raise damaged(ZSTD, "it ends before the frame does")
         header = data.at[at] | <uint32_t> data.at[at + 1] << 8 | <uint32_t> data.at[at + 2] << 16
+        if header >> 3 > ZSTD_MOST_PER_BLOCK or (header >> 1 & 3 == 2 and not header >> 3):
+            raise damaged(ZSTD, f"a block claims {header >> 3} bytes")
         at += 3 + (1 if header >> 1 & 3 == 1 else header >> 3)
         most += header >> 3 if header >> 1 & 3 < 2 else ZSTD_MOST_PER_BLOCK
     at += 4 if parameters.has_checksum else 0

@@ -26,6 +26,7 @@ def sound_frames(data: bytes) -> dict[str, bytes]:
         "the usual settings": _frame(data),
         "block checksums": _frame(data, block_checksum=True),
         "a content size": _frame(data, store_size=True),
+        "a wrong content size": _with_size(_frame(data, store_size=True), len(data) + 1),
         "a content checksum": with_checksum,
         "a wrong content checksum": with_checksum[:-1] + bytes([with_checksum[-1] ^ 1]),
         "blocks of 4 MiB": _frame(data, block_size=lz4.frame.BLOCKSIZE_MAX4MB),
@@ -68,3 +69,9 @@ def _with_flags(frame: bytes, first: int, second: int) -> bytes:
     """Return a frame with other flags, and the header checksum that fits them."""
     flags = bytes([first, second])
     return frame[:FLAGS_AT] + flags + bytes([lz4_checksum(flags)]) + frame[HEADER_BYTES:]
+
+
+def _with_size(frame: bytes, size: int) -> bytes:
+    """Return a frame with another content size, and the header checksum that fits it."""
+    header = frame[FLAGS_AT:6] + size.to_bytes(8, "little")
+    return frame[:FLAGS_AT] + header + bytes([lz4_checksum(header)]) + frame[15:]

@@ -7,6 +7,7 @@ import random
 import cramjam
 import numpy as np
 import pytest
+import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -86,6 +87,17 @@ def test_a_bomb_is_decompressed_whole(codec: int) -> None:
     assert decompress(codec, compressed(data, codec)) == data
 
 
+@pytest.mark.parametrize("codec", CODECS)
+def test_batches_that_shrink_more_than_was_guessed_are_decompressed_together(codec: int) -> None:
+    """The memory grows many times."""
+    data = b"".join(entries(records(b"shrinks" * 1000, offset=i), 2, codec) for i in range(500))
+    rows, *_ = scan_headers(data)
+    found, bounds, error = decompress_rows(guarded(data), rows, 0, 1 << 20, 16 << 20)
+    assert error is None
+    assert bounds.tolist() == [i * bounds[1] for i in range(501)]
+    assert bytes(found).count(b"shrinks" * 1000) == 500
+
+
 @given(st.sampled_from(CODECS).flatmap(lambda codec: st.tuples(st.just(codec), damaged(st.just(STREAMS[codec])))))
 def test_damaged_streams_give_the_bytes_of_the_library_or_an_error(case: tuple[int, bytes]) -> None:
     codec, stream = case
@@ -154,6 +166,12 @@ def test_lz4_blocks_of_less_than_a_size_are_read(size: int) -> None:
 
 
 # --- snappy
+
+
+def test_a_block_of_no_bytes_in_a_stream_of_snappy_is_damage() -> None:
+    """So many of them would take long, and decompress to nothing."""
+    with pytest.raises(InvalidRecordError, match="a block claims 0 bytes"):
+        decompress(SNAPPY, guarded(compressed(b"", SNAPPY)[:16] + bytes(4 << 20)))
 
 
 @pytest.mark.parametrize("claim", [b"\xff\xff\xff\xff\x0f", b"\x80\x80\x80\x80\x01"])
@@ -245,3 +263,22 @@ def test_what_is_returned_cannot_be_written() -> None:
     found = kernel.decompress(LZ4, compressed(b"data", LZ4))
     assert found.readonly
     assert np.frombuffer(found, np.uint8).tolist() == list(b"data")
+
+
+@pytest.mark.parametrize("codec", [NONE, *CODECS])
+def test_a_negative_limit_is_a_mistake_of_the_caller(codec: int) -> None:
+    with pytest.raises(ValueError, match="a limit of -1 bytes"):
+        decompress(codec, compressed(b"data", codec), limit=-1)
+
+
+@pytest.mark.parametrize("block", [b"\x04\0\0", b"\x00\x00\x20", b"\x02\x00\x20"], ids=["empty", "stored", "repeated"])
+def test_blocks_that_zstd_does_not_have_claim_no_memory(block: bytes) -> None:
+    frame = zstandard.ZstdCompressor(write_content_size=False).compress(b"data")
+    header = frame[: zstandard.frame_header_size(frame)]
+    with pytest.raises(InvalidRecordError, match="the zstd data is damaged: a block claims"):
+        decompress(ZSTD, guarded(header + block * 1000 + frame[len(header) :]), limit=2**63 - 1)
+
+
+def test_a_skippable_frame_is_no_lz4_frame() -> None:
+    with pytest.raises(InvalidRecordError, match="does not begin with the header of a frame"):
+        decompress(LZ4, guarded(b"\x50\x2a\x4d\x18" + bytes(4)))

@@ -27,7 +27,7 @@ from kafkalog.errors import CorruptRecordError, LogStateError
 from kafkalog.record.decoding import Entries, Reading, first_record
 from kafkalog.record.framing import EndKind, Stop
 from kafkalog.record.layout import LOG_OVERHEAD, SIZE_AT, SMALLEST_ENTRY
-from kafkalog.record.message_set import RUN_BYTES, RUN_GROWTH, MessageSet
+from kafkalog.record.message_set import RUN_BYTES, RUN_GROWTH, RUN_ROWS, MessageSet
 from kafkalog.record.record_batch import RecordBatch, batches_of
 from kafkalog.record.write_to import Target
 from kafkalog.storage.files.appendable_file import AppendableFile, Piece
@@ -42,6 +42,8 @@ __all__ = ["FileMessageSet", "FoundEntry", "OffsetPosition", "TimestampAndOffset
 _log = logging.getLogger(__name__)
 # The chunk size for appending from another file, bytes.
 PIECE_BYTES = 1 << 20
+# If fewer entries fit in a range that is read at once, their headers are read first, to read whole entries only.
+FEWEST_IN_A_READ = 8
 _SIZE = Struct(">i")
 
 # The smallest offset and timestamp (ms) of a Java long, which every entry reaches.
@@ -597,8 +599,7 @@ class FileMessageSet(MessageSet):
     def load(self, position: int, span: int, max_size: int = -1) -> Entries | None:
         """Return the entries from a position in the file on, about `span` bytes; None at the end.
 
-        The bytes are read at once and scanned in memory: faster than reading the headers first, and what is returned
-        does not depend on what they were earlier.
+        The headers are those of the bytes returned: they are scanned in memory, whatever the file had a moment before.
 
         Args:
             position: The position of the first entry in the file.
@@ -609,22 +610,23 @@ class FileMessageSet(MessageSet):
             ChangedWhileReading: The file has become shorter.
             CorruptRecordError: Damage at the position.
         """
-        length = min(span, max(0, self._stop() - position))
-        if not length:
-            return None
-        while True:
-            view = self._view(position, length)
-            rows, *_ = scan_headers(view, position, max_size=max_size)
-            if len(rows):
-                break
-            # The end, damage, or an entry longer than the chunk: scan the file itself to find out.
+        while position < (end := self._stop()):
             rows, stop = self._scan(position, rows=1, span=-1, max_size=max_size)
             if not len(rows):
                 self._check_end(stop)
                 return None
-            length = int(rows["size_in_bytes"][0])
-        found = Entries(rows, view, position)
-        return found._replace(view=view[: found.end - position])
+            end = min(end, position + span)
+            if rows["size_in_bytes"][0] > span // FEWEST_IN_A_READ:
+                # The bytes of a large entry that does not end in the range would be read twice.
+                rows, stop = self._scan(position, rows=RUN_ROWS, span=span, max_size=max_size)
+                end = stop.position
+            view = self._view(position, end - position)
+            rows, *_ = scan_headers(view, position, max_size=max_size)
+            # If there is none, the file has been changed meanwhile.
+            if len(rows):
+                found = Entries(rows, view, position)
+                return found._replace(view=view[: found.end - position])
+        return None
 
     def _check_end(self, stop: Stop) -> None:
         kind, position = stop.end(self._reading.path)
