@@ -9,6 +9,7 @@ import pytest
 
 from kafkalog import ByteBufferMessageSet, FileMessageSet
 from kafkalog.errors import CorruptRecordError
+from kafkalog.storage.files.readable_file import ReadableFile
 from tests.helpers.reading import batch_fields, outcome, record_fields
 from tests.reference.compression import GZIP
 from tests.reference.encode import (
@@ -316,3 +317,22 @@ def test_an_empty_file_holds_nothing(write: Write) -> None:
     assert (messages.end_of_data.kind.name, messages.size_in_bytes, messages.valid_bytes) == ("END", 0, 0)
     assert messages.search(0) is None
     assert messages.search_timestamp(0) is None
+
+
+# --- how much is read
+
+
+@pytest.mark.parametrize("value_bytes", [1000, 100_000, 600_000, 1_100_000, 2_200_000])
+def test_batches_of_every_size_are_read_once(write: Write, value_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of small batches, one is read twice for each megabyte: the one that does not end in it."""
+    number = 6_000_000 // value_bytes
+    batches = [entries(records(bytes(value_bytes), offset=i), 2) for i in range(number)]
+    messages, read, view = write(b"".join(batches)), list[int](), ReadableFile.view
+
+    def noted(self: ReadableFile, position: int, length: int) -> memoryview:
+        read.append(length)
+        return view(self, position, length)
+
+    monkeypatch.setattr(ReadableFile, "view", noted)
+    assert sum(1 for _ in messages.batches()) == number
+    assert sum(map(len, batches)) <= sum(read) <= 1.15 * sum(map(len, batches))
