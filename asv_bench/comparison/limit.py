@@ -82,7 +82,7 @@ CALLS: dict[int, Callable[[], Call]] = {
 
 
 def _stretches(path: Path) -> tuple[int, list[Stretch]]:
-    """Return the codec, and the stretches of a file."""
+    """Return the codec of a file, and its batches in groups of about a megabyte."""
     rows = FileMessageSet(path).headers()
     starts, ends = rows["position"] + HEADER_BYTES, rows["position"] + rows["size_in_bytes"]
     cuts = np.flatnonzero(np.diff(rows["position"] // STRETCH_BYTES)) + 1

@@ -19,7 +19,7 @@ from kafkalog._speedups.cursor cimport Cursor, cursor_open
 from kafkalog._speedups.layout cimport Header
 from kafkalog._speedups.messages_v0_v1 cimport count_messages, decode_message_set
 from kafkalog._speedups.records_v2 cimport SHORTEST_RECORD, Columns, Place, decode_record_batch, is_full
-from kafkalog._speedups.header_table cimport Rows, open_rows, region_start
+from kafkalog._speedups.header_table cimport Rows, open_rows, region_end, region_start
 
 import numpy as np
 
@@ -110,7 +110,7 @@ cdef Py_ssize_t fill_regions(starts, ends, const Rows* table, int64_t position, 
     if starts is None and ends is None:
         for i in range(table.count):
             regions[i] = region_start(&table.at[i], position)
-            regions[table.count + i] = table.at[i].position - position + table.at[i].size_in_bytes
+            regions[table.count + i] = region_end(&table.at[i], position)
         return table.count
     if starts is None or ends is None:
         raise ValueError("starts and ends are needed, or neither")

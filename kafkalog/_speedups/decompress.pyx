@@ -19,11 +19,12 @@ Source: clients/.../common/compress/*.java.
 
 cimport cython
 from cpython.buffer cimport PyBuffer_FillInfo
-from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint32_t
+from libc.stdint cimport INT64_MAX, int64_t, uint8_t, uint32_t
 from libc.string cimport memcmp, memcpy
 
 from kafkalog._speedups.buffer_pool cimport Block as Memory
-from kafkalog._speedups.header_table cimport Rows, open_rows, region_start
+from kafkalog._speedups.cursor cimport load_int
+from kafkalog._speedups.header_table cimport Rows, open_rows, region_end, region_start
 from kafkalog._speedups.layout cimport Header, MESSAGE_TIMESTAMP_AT
 
 import re
@@ -79,7 +80,8 @@ cdef uint32_t LZ4_STORED = <uint32_t> 1 << 31
 cdef uint32_t LZ4_MAGIC = 0x184D2204
 cdef uint32_t ZSTD_SKIPPABLE = 0x184D2A50
 cdef uint32_t ZSTD_SKIPPABLE_MASK = 0xFFFFFFF0
-cdef const uint8_t* XERIAL_MAGIC = <const uint8_t*> b"\x82SNAPPY\x00"
+cdef const uint8_t* EMPTY = <const uint8_t*> b""
+cdef bytes XERIAL_MAGIC = codecs.XERIAL_MAGIC
 
 # zlib's Z_MEM_ERROR, and what LZ4 and zstd say.
 cdef object OUT_OF_MEMORY = re.compile("Error -4 while|allocation|not enough memory", re.IGNORECASE)
@@ -113,13 +115,15 @@ cdef class Window:
         return window(self.owner, self.output, self.at + start, size)
 
 
-cdef const uint8_t* EMPTY = <const uint8_t*> b""
-
 cdef Window window(object owner, Memory output, const uint8_t* at, Py_ssize_t size):
-    """Return a window; nothing is at EMPTY, because libraries take no null pointer."""
     cdef Window made = Window.__new__(Window)
     made.owner, made.output, made.at, made.size = owner, output, at, size
     return made
+
+
+cdef Window whole_of(const uint8_t[::1] buffer):
+    """Return a window of all bytes; nothing is at EMPTY, because libraries take no null pointer."""
+    return window(buffer, None, &buffer[0] if buffer.shape[0] else EMPTY, buffer.shape[0])
 
 
 @cython.final
@@ -209,7 +213,7 @@ def decompress(int codec, const uint8_t[::1] data not None, *, int64_t limit=DEF
         ValueError: `limit` is negative.
     """
     cdef Output output = Output(data.shape[0], BYTES_AT_A_TIME)
-    cdef Window whole = window(data, None, &data[0] if data.shape[0] else EMPTY, data.shape[0])
+    cdef Window whole = whole_of(data)
     decompress_into(output, codec, whole, limit, magic)
     return output.view()
 
@@ -238,7 +242,7 @@ def decompress_rows(const uint8_t[::1] buffer not None, rows, int64_t position, 
     """
     cdef Rows table
     rows = open_rows(rows, &table)
-    cdef Window whole = window(buffer, None, &buffer[0] if buffer.shape[0] else EMPTY, buffer.shape[0])
+    cdef Window whole = whole_of(buffer)
     cdef Output output = Output(whole.size, enough)
     cdef object bounds_array = np.empty(table.count + 1, np.int64)
     cdef int64_t[::1] bounds = bounds_array
@@ -270,7 +274,7 @@ def decompress_rows(const uint8_t[::1] buffer not None, rows, int64_t position, 
 cdef Window stored_region(Window buffer, const Header* row, Py_ssize_t i, int64_t position):
     """Return the records of a v2 batch or a whole v0/v1 entry. Raise ValueError if it is outside the buffer."""
     cdef int64_t start = region_start(row, position)
-    cdef int64_t end = row.position - position + row.size_in_bytes
+    cdef int64_t end = region_end(row, position)
     if not 0 <= start <= end <= buffer.size:
         raise ValueError(f"region {i} [{start}, {end}) is outside the buffer of {buffer.size} bytes")
     return buffer.part(start, end - start)
@@ -313,9 +317,9 @@ cdef Window wrapper_value(Window entry, int magic):
     cdef int64_t value_at = key_at + 4
     cdef int64_t size = -1
     if value_at <= entry.size:
-        value_at += max(0, <int32_t> big_endian(entry.at + key_at))
+        value_at += max(0, load_int(entry.at + key_at))
     if value_at + 4 <= entry.size:
-        size = <int32_t> big_endian(entry.at + value_at)
+        size = load_int(entry.at + value_at)
         if size < 0:
             raise InvalidRecordError("a compressed message has no value", expected="at least 0 bytes", found="null")
     value_at += 4
@@ -323,10 +327,6 @@ cdef Window wrapper_value(Window entry, int magic):
         raise InvalidRecordError("the value of a compressed message overruns it",
                                  expected=f"{value_at + max(0, size)} bytes", found=entry.size)
     return entry.part(value_at, size)
-
-
-cdef inline uint32_t big_endian(const uint8_t* at) noexcept:
-    return <uint32_t> at[0] << 24 | <uint32_t> at[1] << 16 | <uint32_t> at[2] << 8 | at[3]
 
 
 cdef inline uint32_t little_endian(const uint8_t* at) noexcept:
@@ -414,7 +414,8 @@ cdef int decompress_snappy(Window data, Output output) except -1:
 
 cdef bint starts_xerial(Window data, Py_ssize_t at) noexcept:
     """Return whether the header of a xerial stream begins at `at`."""
-    return data.size - at >= XERIAL_MAGIC_SIZE and memcmp(data.at + at, XERIAL_MAGIC, XERIAL_MAGIC_SIZE) == 0
+    return (data.size - at >= XERIAL_MAGIC_SIZE
+            and memcmp(data.at + at, <const char*> XERIAL_MAGIC, XERIAL_MAGIC_SIZE) == 0)
 
 
 cdef Window next_raw_block(Window data, Py_ssize_t* at):
@@ -435,7 +436,7 @@ cdef Window next_raw_block(Window data, Py_ssize_t* at):
         return None
     if data.size - start < 4:
         raise damaged(SNAPPY, "it ends within the length of a block")
-    size = <int32_t> big_endian(data.at + start)
+    size = load_int(data.at + start)
     start += 4
     if not 0 < size <= data.size - start:
         raise damaged(SNAPPY, f"a block claims {size} bytes, but {data.size - start} bytes are left")
@@ -584,7 +585,7 @@ def linked_lz4_rows(const uint8_t[::1] buffer not None, rows, int64_t position):
     """
     cdef Rows table
     rows = open_rows(rows, &table)
-    cdef Window whole = window(buffer, None, &buffer[0] if buffer.shape[0] else EMPTY, buffer.shape[0])
+    cdef Window whole = whole_of(buffer)
     cdef list found = []
     cdef Py_ssize_t i
     for i in range(table.count):

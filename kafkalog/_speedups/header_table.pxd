@@ -20,3 +20,8 @@ cdef inline bint is_readable(const Header* row) noexcept nogil:
 cdef inline int64_t region_start(const Header* row, int64_t position) noexcept nogil:
     """Return the index of the first record (v2) or message (v0/v1) in a buffer whose first byte is at `position`."""
     return row.position - position + (RECORD_BATCH_OVERHEAD if row.magic >= 2 else 0)
+
+
+cdef inline int64_t region_end(const Header* row, int64_t position) noexcept nogil:
+    """Return the index after the last byte of an entry in a buffer whose first byte is at `position`."""
+    return row.position - position + row.size_in_bytes

@@ -24,7 +24,7 @@ from kafkalog._speedups.framing import scan_headers
 from kafkalog._speedups.record import Record
 from kafkalog.attributes import CodecName, CompressionType, TimestampType
 from kafkalog.record.batch_validity import ensure_valid, wrong_checksum
-from kafkalog.record.decoding import Entries, Reading, pays_in_threads, pieces, read_columns
+from kafkalog.record.decoding import Entries, Reading, pays_in_threads, read_pieces
 from kafkalog.record.format_conversion import to_magic, with_offsets, with_timestamps
 from kafkalog.record.framing import EndOfData, Stop, end_of
 from kafkalog.record.ordered_map import ordered_map
@@ -137,7 +137,7 @@ class MessageSet(ABC):
             ValueError: `threads` is less than 1.
         """
         threads = whole("threads", threads, 1, INT32_MAX)
-        decode = partial(_decoded, replace(self._reading, check_crcs=flag("check_crcs", check_crcs)))
+        decode = partial(read_pieces, reading=replace(self._reading, check_crcs=flag("check_crcs", check_crcs)))
         if threads == 1:
             return chain.from_iterable(map(decode, self._loaded_runs()))
         tasks = self._loaded_runs(span=THREAD_RUN_BYTES)
@@ -208,11 +208,8 @@ class MessageSet(ABC):
             UnsupportedCompressionError: A batch is compressed with zstd, which exists only in format 2.
             ValueError: There is no such format.
         """
-        return self._like(
-            to_magic(
-                self._loaded_runs(span=LONG_RUN_BYTES), self._reading, magic, lossy=lossy, start_offset=start_offset
-            )
-        )
+        runs = self._loaded_runs(span=LONG_RUN_BYTES)
+        return self._like(to_magic(runs, self._reading, magic, lossy=lossy, start_offset=start_offset))
 
     def write_to(self, file: Target, position: int = 0, size: int | None = None) -> int:
         """Write bytes to a binary file or a socket.
@@ -536,10 +533,6 @@ def _append_at(builder: RecordsBuilder, records: Iterable[Record], offsets: Iter
             raise ValueError(f"more records than offsets: only {builder.records_count} offsets are given") from None
         offset = whole("an offset", offset, 0, INT64_MAX)
         builder.append(record.value, record.key, record.headers, record.timestamp, offset=offset)
-
-
-def _decoded(reading: Reading, entries: Entries) -> Iterator[RecordColumns]:
-    return chain.from_iterable(read_columns(entries.only(piece), reading) for piece in pieces(entries.rows))
 
 
 def memory_of(columns: RecordColumns) -> int:

@@ -25,7 +25,7 @@ import numpy as np
 
 from kafkalog._speedups.arguments import INT64_MAX
 from kafkalog.errors import ChangedWhileReading, CorruptRecordError, LogTruncatedError, OffsetOutOfRangeError
-from kafkalog.record.decoding import Entries, Reading, pays_in_threads, pieces, read_columns
+from kafkalog.record.decoding import Entries, Reading, pays_in_threads, read_pieces
 from kafkalog.record.message_set import MOST_WAITING_BYTES, RUN_BYTES, RUN_GROWTH, THREAD_RUN_BYTES, memory_of
 from kafkalog.record.ordered_map import ordered_map
 from kafkalog.record.record_batch import RecordBatch, batches_of
@@ -335,11 +335,10 @@ def _decoded(chunks: Iterator[_Chunk], threads: int, check_crcs: bool) -> Iterat
 
 def _parts(chunk: _Chunk, *, check_crcs: bool) -> Iterator[_Decoded]:
     reading = chunk.reading if check_crcs else replace(chunk.reading, check_crcs=False)
-    for piece in pieces(chunk.entries.rows):
-        for part in read_columns(chunk.entries.only(piece), reading):
-            yield chunk, part
-            # As in `Walk._columns`.
-            del part
+    for part in read_pieces(chunk.entries, reading):
+        yield chunk, part
+        # As in `Walk._columns`.
+        del part
     yield chunk, None
 
 
